@@ -1,0 +1,324 @@
+//! The line types: what one JSON line says, with a unit in every name. Formatting lives in
+//! `write.rs`, parsing in `read.rs`; the wire contract is SCHEMA.md.
+
+use std::fmt;
+
+/// How a request ended. Exactly one of these stands in every `request` line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The answer was complete, by the end marker of its own format.
+    Ok,
+    /// The upstream answered 4xx.
+    Rejected,
+    /// The upstream answered 5xx, or went away before it answered at all.
+    UpstreamError,
+    /// HTTP 200, and an error inside the stream.
+    ErrorInStream,
+    /// The body ended before its own end marker.
+    Truncated,
+    /// The client left while the answer was running.
+    ClientClosed,
+    /// The client left before the answer began (in the queue, or during prefill).
+    ClientClosedWaiting,
+    /// The upstream could not be reached.
+    ConnectFailed,
+    /// A time limit of the service that wrote the line ran out.
+    Timeout,
+    /// Refused by an admission limit before the upstream saw it.
+    Shed,
+    /// The model server was killed while it worked on this request.
+    UpstreamKilled,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of SCHEMA.md.
+    pub const ALL: [Outcome; 11] = [
+        Outcome::Ok,
+        Outcome::Rejected,
+        Outcome::UpstreamError,
+        Outcome::ErrorInStream,
+        Outcome::Truncated,
+        Outcome::ClientClosed,
+        Outcome::ClientClosedWaiting,
+        Outcome::ConnectFailed,
+        Outcome::Timeout,
+        Outcome::Shed,
+        Outcome::UpstreamKilled,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::Rejected => "rejected",
+            Outcome::UpstreamError => "upstream_error",
+            Outcome::ErrorInStream => "error_in_stream",
+            Outcome::Truncated => "truncated",
+            Outcome::ClientClosed => "client_closed",
+            Outcome::ClientClosedWaiting => "client_closed_waiting",
+            Outcome::ConnectFailed => "connect_failed",
+            Outcome::Timeout => "timeout",
+            Outcome::Shed => "shed",
+            Outcome::UpstreamKilled => "upstream_killed",
+        }
+    }
+
+    /// The outcome that a word on the wire names; `None` for a word of a later version.
+    pub fn from_wire(word: &str) -> Option<Outcome> {
+        Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == word)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where the token counts of a line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TokensSrc {
+    /// The server's `usage` object, or its equivalent in another dialect.
+    Usage,
+    /// The server's own counters beside the answer: llama.cpp `timings`, Ollama counts.
+    Timings,
+    /// A response header, such as TEI's `x-compute-tokens`.
+    Header,
+    /// The model's tokenizer, run over the request's text by the observer.
+    Tokenizer,
+    /// An estimate from the size of the text; it stands in `est_prompt_tokens` only.
+    BytesOver4,
+    /// Nobody said.
+    None,
+}
+
+impl TokensSrc {
+    /// Every source, in the order of SCHEMA.md.
+    pub const ALL: [TokensSrc; 6] = [
+        TokensSrc::Usage,
+        TokensSrc::Timings,
+        TokensSrc::Header,
+        TokensSrc::Tokenizer,
+        TokensSrc::BytesOver4,
+        TokensSrc::None,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TokensSrc::Usage => "usage",
+            TokensSrc::Timings => "timings",
+            TokensSrc::Header => "header",
+            TokensSrc::Tokenizer => "tokenizer",
+            TokensSrc::BytesOver4 => "bytes/4",
+            TokensSrc::None => "none",
+        }
+    }
+
+    /// The source that a word on the wire names; `None` for a word of a later version.
+    pub fn from_wire(word: &str) -> Option<TokensSrc> {
+        TokensSrc::ALL.into_iter().find(|src| src.as_str() == word)
+    }
+}
+
+/// One request, as it ended. `None` means unknown or not applicable, never zero.
+///
+/// Milliseconds and MiB are plain numbers that the writer rounds to one decimal. Strings from
+/// outside may hold anything: the writer escapes and caps them.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RequestLine {
+    /// When the line was made (the end of the request), milliseconds since the Unix epoch, UTC.
+    pub ts_unix_ms: u64,
+    /// Number of this line among the lines of its process; a hole is a lost line.
+    pub seq: Option<u64>,
+    /// Name of the request: unique within the process, or the caller's own `x-request-id`.
+    pub id: Option<String>,
+    /// Path without query.
+    pub route: String,
+    /// What the server says it served, else what was asked.
+    pub model: Option<String>,
+    /// Whole prompt: cached and evaluated.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens generated.
+    pub completion_tokens: Option<u64>,
+    /// Time of the encode stage, queue excluded.
+    pub encode_ms: Option<f64>,
+    /// Time of the retrieve stage.
+    pub retrieve_ms: Option<f64>,
+    /// Time of the rerank stage, queue excluded.
+    pub rerank_ms: Option<f64>,
+    /// Time of the generate stage (prefill and decode), queue excluded.
+    pub generate_ms: Option<f64>,
+    /// From the first byte of the request to the last byte of the answer.
+    pub total_ms: f64,
+    /// Resident memory of the model server's process tree at the end of the request, MiB.
+    pub rss_mb: Option<f64>,
+    /// Requests in flight when this one began, itself included.
+    pub inflight: Option<u64>,
+    /// Whether the prompt cache (or an answer cache) served part of it; `None` if not told.
+    pub cache_hit: Option<bool>,
+    /// HTTP status that the client got; 499 when the client left.
+    pub status: Option<u16>,
+
+    /// How the request ended.
+    pub outcome: Option<Outcome>,
+    /// Why it did not end well, in a few words; never prompt or completion text.
+    pub error: Option<String>,
+    /// `host:port` of the model server.
+    pub upstream: Option<String>,
+    /// HTTP status that the model server sent.
+    pub upstream_status: Option<u16>,
+    /// What the request asked for, if it differs in meaning from `model`.
+    pub requested_model: Option<String>,
+    /// Whether the answer was streamed.
+    pub stream: Option<bool>,
+    /// Why generation stopped: `stop`, `length`, `tool`, ... as the server put it, normalised.
+    pub finish: Option<String>,
+    /// Where the token counts came from.
+    pub tokens_src: Option<TokensSrc>,
+    /// Estimate of the prompt from its size in bytes, when nobody counted.
+    pub est_prompt_tokens: Option<u64>,
+    /// Prompt tokens that a cache served.
+    pub cached_tokens: Option<u64>,
+    /// `true` if `completion_tokens` is known to miss some choices (llama.cpp with `n` above 1).
+    pub completion_tokens_partial: Option<bool>,
+    /// Inputs in an embed or rerank call.
+    pub batch: Option<u64>,
+    /// Wait before the model server began to work on it.
+    pub queue_ms: Option<f64>,
+    /// Time the model server took to load the model for this request.
+    pub load_ms: Option<f64>,
+    /// From the first byte of the request to the head of the answer.
+    pub headers_ms: Option<f64>,
+    /// Time to evaluate the prompt.
+    pub prefill_ms: Option<f64>,
+    /// From the first byte of the request to the first token (not the first byte, not a role event).
+    pub ttft_ms: Option<f64>,
+    /// (n-1) tokens over the time since the first token.
+    pub decode_tokens_per_s: Option<f64>,
+    /// `true` if tokens came several to a read, so that no time between them can be told.
+    pub coalesced: Option<bool>,
+    /// Resident memory of the model server at the start of the request, MiB.
+    pub rss_start_mb: Option<f64>,
+    /// Anonymous memory and swap of the model server at the end, MiB: the part that can kill.
+    pub anon_mb: Option<f64>,
+    /// Anonymous memory and swap of the model server at the start, MiB.
+    pub anon_start_mb: Option<f64>,
+    /// Size of the request's body.
+    pub bytes_in: Option<u64>,
+    /// Size of the answer's body, as far as it came.
+    pub bytes_out: Option<u64>,
+    /// What the request asked to generate at most, when an admission cap lowered it.
+    pub capped_max_tokens: Option<u64>,
+    /// Why the observer stopped looking into this request: `gave_up`, `encoded`.
+    pub parse: Option<&'static str>,
+    /// Trace id of the caller's `traceparent`.
+    pub trace_id: Option<String>,
+    /// Who called (off by default).
+    pub client: Option<String>,
+}
+
+/// A request that still runs: written after 10 s and then at doubling ages, so that a hung or
+/// killed request leaves a trace.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct OpenLine {
+    /// When the line was made, milliseconds since the Unix epoch, UTC.
+    pub ts_unix_ms: u64,
+    /// Number of this line among the lines of its process.
+    pub seq: Option<u64>,
+    /// Name of the request: the same as in its `request` line.
+    pub id: Option<String>,
+    /// Path without query.
+    pub route: String,
+    /// Model, as far as it is known.
+    pub model: Option<String>,
+    /// How long the request has been running.
+    pub age_ms: f64,
+    /// Requests in flight when this one began, itself included.
+    pub inflight: Option<u64>,
+    /// Time to the head of the answer; `None` while the server has not answered.
+    pub headers_ms: Option<f64>,
+    /// Time to the first token; `None` before it.
+    pub ttft_ms: Option<f64>,
+}
+
+/// Written once when a service begins to write lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StartLine {
+    /// When the line was made, milliseconds since the Unix epoch, UTC.
+    pub ts_unix_ms: u64,
+    /// Number of this line among the lines of its process.
+    pub seq: Option<u64>,
+    /// Version of the program that writes the lines.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Cores the process may use.
+    pub cores: Option<u64>,
+    /// Settings in force, by flag name, in the order given.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// Written once when a service ends in good order.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StopLine {
+    /// When the line was made, milliseconds since the Unix epoch, UTC.
+    pub ts_unix_ms: u64,
+    /// Number of this line among the lines of its process.
+    pub seq: Option<u64>,
+    /// Why it stopped: `SIGTERM`, `SIGINT`, ...
+    pub reason: String,
+    /// How long the process ran.
+    pub uptime_ms: f64,
+    /// `request` lines written in that time.
+    pub requests_count: u64,
+    /// Requests that were cut because the drain time ran out.
+    pub unfinished_count: u64,
+}
+
+/// Written by the writer itself, as soon as the sink takes lines again.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct DroppedLine {
+    /// When the line was made, milliseconds since the Unix epoch, UTC.
+    pub ts_unix_ms: u64,
+    /// Number of this line among the lines of its process.
+    pub seq: Option<u64>,
+    /// How many lines were lost since the last `dropped` line.
+    pub dropped_count: u64,
+    /// Of these: lost because the queue was full (the sink was too slow, or stood still).
+    pub queue_full_count: u64,
+    /// Of these: lost because a write failed.
+    pub write_failed_count: u64,
+    /// The last write error.
+    pub error: Option<String>,
+}
+
+/// A line of any kind.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Line {
+    /// One request, as it ended.
+    Request(Box<RequestLine>),
+    /// A request that still runs.
+    Open(Box<OpenLine>),
+    /// A service began.
+    Start(Box<StartLine>),
+    /// A service ended.
+    Stop(Box<StopLine>),
+    /// Lines were lost.
+    Dropped(Box<DroppedLine>),
+    /// A kind that this version does not know.
+    Unknown {
+        /// When the line was made, milliseconds since the Unix epoch, UTC.
+        ts_unix_ms: u64,
+        /// The word in `kind`.
+        kind: String,
+    },
+}
