@@ -123,6 +123,34 @@ impl TokensSrc {
     }
 }
 
+/// Why an observer could not look into a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ParseTrouble {
+    /// The body was not what it claimed to be; the observer stopped looking, the body flowed on.
+    GaveUp,
+    /// The body was compressed in a way the observer cannot read, or beyond its bound.
+    Encoded,
+}
+
+impl ParseTrouble {
+    /// Every trouble, in the order of SCHEMA.md.
+    pub const ALL: [ParseTrouble; 2] = [ParseTrouble::GaveUp, ParseTrouble::Encoded];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ParseTrouble::GaveUp => "gave_up",
+            ParseTrouble::Encoded => "encoded",
+        }
+    }
+
+    /// The trouble that a word on the wire names; `None` for a word of a later version.
+    pub fn from_wire(word: &str) -> Option<ParseTrouble> {
+        ParseTrouble::ALL.into_iter().find(|trouble| trouble.as_str() == word)
+    }
+}
+
 /// One request, as it ended. `None` means unknown or not applicable, never zero.
 ///
 /// Milliseconds and MiB are plain numbers that the writer rounds to one decimal. Strings from
@@ -213,8 +241,8 @@ pub struct RequestLine {
     pub bytes_out: Option<u64>,
     /// What the request asked to generate at most, when an admission cap lowered it.
     pub capped_max_tokens: Option<u64>,
-    /// Why the observer stopped looking into this request: `gave_up`, `encoded`.
-    pub parse: Option<&'static str>,
+    /// Why the observer saw less of this request than usual.
+    pub parse: Option<ParseTrouble>,
     /// Trace id of the caller's `traceparent`.
     pub trace_id: Option<String>,
     /// Who called (off by default).
