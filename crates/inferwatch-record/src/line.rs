@@ -1,6 +1,9 @@
 //! The line types: what one JSON line says, with a unit in every name. Formatting lives in
 //! `write.rs`, parsing in `read.rs`; the wire contract is SCHEMA.md.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::borrow::Cow;
 use std::fmt;
 
 /// How a request ended. Exactly one of these stands in every `request` line.
@@ -158,8 +161,9 @@ impl ParseTrouble {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RequestLine {
-    /// When the line was made (the end of the request), milliseconds since the Unix epoch, UTC.
-    pub ts_unix_ms: u64,
+    /// When the line was made (the end of the request), milliseconds since the Unix epoch, UTC;
+    /// `None` is filled in when the line is sent.
+    pub ts_unix_ms: Option<u64>,
     /// Number of this line among the lines of its process; a hole is a lost line.
     pub seq: Option<u64>,
     /// Name of the request: unique within the process, or the caller's own `x-request-id`.
@@ -254,8 +258,9 @@ pub struct RequestLine {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OpenLine {
-    /// When the line was made, milliseconds since the Unix epoch, UTC.
-    pub ts_unix_ms: u64,
+    /// When the line was made, milliseconds since the Unix epoch, UTC;
+    /// `None` is filled in when the line is sent.
+    pub ts_unix_ms: Option<u64>,
     /// Number of this line among the lines of its process.
     pub seq: Option<u64>,
     /// Name of the request: the same as in its `request` line.
@@ -278,8 +283,9 @@ pub struct OpenLine {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StartLine {
-    /// When the line was made, milliseconds since the Unix epoch, UTC.
-    pub ts_unix_ms: u64,
+    /// When the line was made, milliseconds since the Unix epoch, UTC;
+    /// `None` is filled in when the line is sent.
+    pub ts_unix_ms: Option<u64>,
     /// Number of this line among the lines of its process.
     pub seq: Option<u64>,
     /// Version of the program that writes the lines.
@@ -288,16 +294,20 @@ pub struct StartLine {
     pub pid: u32,
     /// Cores the process may use.
     pub cores: Option<u64>,
-    /// Settings in force, by flag name, in the order given.
-    pub settings: Vec<(&'static str, String)>,
+    /// Settings in force, by flag name, in the order given; on the wire a name is
+    /// `set_` and the flag with underscores.
+    pub settings: Vec<(Cow<'static, str>, String)>,
+    /// Settings that did not fit into the line; `None` if all did.
+    pub settings_left_out_count: Option<u64>,
 }
 
 /// Written once when a service ends in good order.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StopLine {
-    /// When the line was made, milliseconds since the Unix epoch, UTC.
-    pub ts_unix_ms: u64,
+    /// When the line was made, milliseconds since the Unix epoch, UTC;
+    /// `None` is filled in when the line is sent.
+    pub ts_unix_ms: Option<u64>,
     /// Number of this line among the lines of its process.
     pub seq: Option<u64>,
     /// Why it stopped: `SIGTERM`, `SIGINT`, ...
@@ -314,8 +324,9 @@ pub struct StopLine {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct DroppedLine {
-    /// When the line was made, milliseconds since the Unix epoch, UTC.
-    pub ts_unix_ms: u64,
+    /// When the line was made, milliseconds since the Unix epoch, UTC;
+    /// `None` is filled in when the line is sent.
+    pub ts_unix_ms: Option<u64>,
     /// Number of this line among the lines of its process.
     pub seq: Option<u64>,
     /// How many lines were lost since the last `dropped` line.
@@ -345,8 +356,48 @@ pub enum Line {
     /// A kind that this version does not know.
     Unknown {
         /// When the line was made, milliseconds since the Unix epoch, UTC.
-        ts_unix_ms: u64,
+        ts_unix_ms: Option<u64>,
+        /// Number of this line among the lines of its process.
+        seq: Option<u64>,
         /// The word in `kind`.
         kind: String,
     },
+}
+
+impl Line {
+    /// When the line was made, milliseconds since the Unix epoch, UTC.
+    pub fn ts_unix_ms(&self) -> Option<u64> {
+        match self {
+            Line::Request(line) => line.ts_unix_ms,
+            Line::Open(line) => line.ts_unix_ms,
+            Line::Start(line) => line.ts_unix_ms,
+            Line::Stop(line) => line.ts_unix_ms,
+            Line::Dropped(line) => line.ts_unix_ms,
+            Line::Unknown { ts_unix_ms, .. } => *ts_unix_ms,
+        }
+    }
+
+    /// Number of the line among the lines of its process.
+    pub fn seq(&self) -> Option<u64> {
+        match self {
+            Line::Request(line) => line.seq,
+            Line::Open(line) => line.seq,
+            Line::Start(line) => line.seq,
+            Line::Stop(line) => line.seq,
+            Line::Dropped(line) => line.seq,
+            Line::Unknown { seq, .. } => *seq,
+        }
+    }
+
+    /// The two fields that sending fills in: `ts_unix_ms` and `seq`.
+    pub(crate) fn stamp_mut(&mut self) -> (&mut Option<u64>, &mut Option<u64>) {
+        match self {
+            Line::Request(line) => (&mut line.ts_unix_ms, &mut line.seq),
+            Line::Open(line) => (&mut line.ts_unix_ms, &mut line.seq),
+            Line::Start(line) => (&mut line.ts_unix_ms, &mut line.seq),
+            Line::Stop(line) => (&mut line.ts_unix_ms, &mut line.seq),
+            Line::Dropped(line) => (&mut line.ts_unix_ms, &mut line.seq),
+            Line::Unknown { ts_unix_ms, seq, .. } => (ts_unix_ms, seq),
+        }
+    }
 }
