@@ -175,20 +175,20 @@ CHAT = "/v1/chat/completions"
 
 def one_at_a_time(demo, proxy):
     demo.send(proxy, "chat", CHAT, chat(QUESTION, 32))
-    demo.show(proxy, "chat", "prefill_ms is the prompt's evaluation; the rest of generate_ms made the "
-              "completion_tokens.", outcome="ok", status=200, stream=False)
+    demo.show(proxy, "chat", "prefill_ms evaluated prompt_tokens; the rest of generate_ms made "
+              "completion_tokens.", outcome="ok", status=200)
     demo.send(proxy, "repeat", CHAT, chat(QUESTION, 32))
-    demo.show(proxy, "repeat", "the same again: cache_hit, and prefill_ms falls because cached_tokens "
-              "were not evaluated.", outcome="ok", status=200, cache_hit=True)
+    demo.show(proxy, "repeat", "the same again: cache_hit, and prefill_ms falls, because "
+              "cached_tokens were not evaluated.", outcome="ok", status=200, cache_hit=True)
     demo.send(proxy, "stream", CHAT, chat(STORY, 48, stream=True))
-    demo.show(proxy, "stream", "ttft_ms is the first token, not the first byte; decode_tokens_per_s is "
-              "measured here.", outcome="ok", status=200, stream=True, finish="length")
+    demo.show(proxy, "stream", "ttft_ms is the first token, not the first byte; "
+              "decode_tokens_per_s is measured here.", outcome="ok", status=200, finish="length")
     demo.send(proxy, "overflow", CHAT, chat([{"role": "user", "content": "word " * 3000}], 8))
-    demo.show(proxy, "overflow", "a prompt beyond the slot's context: the server's 400, and its reason "
-              "in error.", outcome="rejected", status=400, upstream_status=400)
+    demo.show(proxy, "overflow", "a prompt beyond the slot's context: the server's own 400.",
+              outcome="rejected", status=400, upstream_status=400)
     demo.send(proxy, "abort", CHAT, chat(STORY, 400, stream=True), events=8)
-    demo.show(proxy, "abort", "the client left in mid-stream: 499, and what had been generated until "
-              "then.", outcome="client_closed", status=499, upstream_status=200)
+    demo.show(proxy, "abort", "the client left in mid-stream: status 499, though the server had "
+              "answered 200.", outcome="client_closed", status=499, upstream_status=200)
 
 
 def three_at_once(demo, proxy):
@@ -205,7 +205,7 @@ def three_at_once(demo, proxy):
 
 
 def embeddings(demo, proxy):
-    inputs = ["the run queue fills", "memory walks toward its limit", "the kernel takes the largest"]
+    inputs = ["the run queue fills", "memory walks toward its limit", "the kernel steps in"]
     demo.send(proxy, "embed", "/v1/embeddings", {"input": inputs, "model": "encoder"})
     demo.show(proxy, "embed", "an encoder fills encode_ms, and batch counts the inputs.",
               outcome="ok", status=200, batch=len(inputs), completion_tokens=None)
@@ -217,7 +217,7 @@ def run(binary, logs):
         say("starting two llama.cpp servers (generator, encoder), about 200 MB of memory each")
         generator = start_llama(stack, logs / "generator.log", "--slots", "2", "--ctx", "2048")
         encoder = start_llama(stack, logs / "encoder.log", "--slots", "1", "--embeddings")
-        say("starting a proxy in front of each; the requests take about 20 s on two quiet cores")
+        say("starting a proxy in front of each; the requests take about 10 s")
         proxies = [Proxy(stack, binary, port, logs / f"proxy-{port}.log")
                    for port in (generator, encoder)]
         one_at_a_time(demo, proxies[0])

@@ -23,7 +23,7 @@ def arguments():
     parser.add_argument("--model", required=True, help="GGUF file")
     parser.add_argument("--port", type=int, default=0, help="0: any free port (default)")
     parser.add_argument("--slots", type=int, default=2, help="requests served at once")
-    parser.add_argument("--ctx", type=int, default=2048, help="tokens, shared out evenly to the slots")
+    parser.add_argument("--ctx", type=int, default=2048, help="tokens, shared evenly by the slots")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) - 1))
     parser.add_argument("--embeddings", action="store_true", help="serve embeddings (mean pooling)")
     return parser.parse_args()
@@ -67,7 +67,7 @@ def main():
     args = arguments()
     parent = os.getppid()
     ends = {signal.SIGTERM, signal.SIGINT}
-    # Blocked before the server's threads exist: they inherit the mask, and only sigtimedwait sees them.
+    # Blocked before the server's threads exist: they inherit the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     server = xllamacpp.Server(parameters(args))
     wait_until_healthy(server.listening_address)

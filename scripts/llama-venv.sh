@@ -49,4 +49,5 @@ if ! echo "$model_sha256  $model" | sha256sum --check --status; then
     say "$model is missing or is not the file that was expected: remove $venv and try again"
     exit 2
 fi
-printf 'export INFERWATCH_LLAMA_PYTHON=%q\nexport INFERWATCH_LLAMA_MODEL=%q\n' "$venv/bin/python" "$model"
+printf 'export INFERWATCH_LLAMA_PYTHON=%q\n' "$venv/bin/python"
+printf 'export INFERWATCH_LLAMA_MODEL=%q\n' "$model"
