@@ -17,7 +17,7 @@ const WORD_BYTES: usize = 128;
 /// Kept free in a `start` line for the count of settings that did not fit.
 const LEFT_OUT_BYTES: usize = 64;
 /// Larger numbers are no measurement, and would have up to 309 digits.
-const NUMBER_LIMIT: f64 = 1e15;
+const NUMBER_LIMIT: f64 = 1e14;
 
 /// Appends `line` as one JSON object and its newline: at most 4,096 bytes, whatever the fields hold.
 ///
@@ -174,8 +174,10 @@ impl<'a> Object<'a> {
     }
 
     fn known(&mut self, name: &str, value: Option<impl Value>) {
-        if value.is_some() {
-            self.always(name, value);
+        if let Some(value) = value
+            && value.is_known()
+        {
+            self.always(name, Some(value));
         }
     }
 
@@ -197,7 +199,12 @@ impl<'a> Object<'a> {
     }
 }
 
-trait Value {
+trait Value: Sized {
+    /// A number may turn out to be no measurement.
+    fn is_known(&self) -> bool {
+        true
+    }
+
     fn put(self, out: &mut Vec<u8>);
 }
 
@@ -234,9 +241,13 @@ impl Value for u64 {
 }
 
 impl Value for f64 {
+    fn is_known(&self) -> bool {
+        (0.0..NUMBER_LIMIT).contains(self)
+    }
+
     /// At most one decimal; what is no measurement becomes `null`.
     fn put(self, out: &mut Vec<u8>) {
-        if !(0.0..NUMBER_LIMIT).contains(&self) {
+        if !self.is_known() {
             return out.extend_from_slice(b"null");
         }
         let tenths = (self * 10.0).round() as u64;
@@ -267,8 +278,8 @@ mod tests {
             (12.0, "12"),
             (12.34, "12.3"),
             (12.96, "13"),
-            (999_999_999_999_999.0, "999999999999999"),
-            (1e15, "null"),
+            (99_999_999_999_999.9, "99999999999999.9"),
+            (1e14, "null"),
             (1e300, "null"),
             (-0.1, "null"),
             (f64::NAN, "null"),
