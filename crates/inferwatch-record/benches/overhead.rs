@@ -18,6 +18,9 @@ const BURST_LINES: u64 = 4_000;
 const ROUNDS: usize = 9;
 const LONG: Duration = Duration::from_secs(30);
 
+/// A burst of lines, and what it is called in the table.
+type Work = (&'static str, Box<dyn FnMut()>);
+
 /// One row of the table.
 struct Row {
     name: &'static str,
@@ -114,7 +117,7 @@ fn filled() -> Box<RequestLine> {
 /// All in turn in each round, so that a noisy neighbour meets them alike.
 fn hot() -> io::Result<Vec<Row>> {
     let recorder = Recorder::to_file("/dev/null")?;
-    let mut work: Vec<(&'static str, Box<dyn FnMut()>)> = vec![
+    let mut work: Vec<Work> = vec![
         ("caller: fill the struct only", Box::new(|| burst(|| drop(black_box(filled()))))),
         ("caller: fill the struct and send", Box::new(send_burst(recorder.clone()))),
         ("caller: span begin, end", Box::new(span_burst(recorder.clone()))),
@@ -163,7 +166,7 @@ fn channel_burst() -> impl FnMut() {
             match receiver.try_recv() {
                 Ok(line) => drop(black_box(line)),
                 Err(std::sync::mpsc::TryRecvError::Empty) => {
-                    thread::sleep(Duration::from_millis(5))
+                    thread::sleep(Duration::from_millis(5));
                 }
                 Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
             }

@@ -30,27 +30,31 @@
 //! # Rejected
 //!
 //! * `tracing` with a JSON layer: it formats on the caller's thread, its non-blocking writer too, and
-//!   costs ten times as much per line (`benches/overhead.rs`).
-//! * serde on the write path: three times the cost, and the wire would follow the struct.
+//!   costs it ten times as much per line (`benches/overhead.rs`).
+//! * serde on the write path: twice the cost, and the wire would follow the struct.
 //! * A channel that wakes its reader for each line: the wake costs the caller more than all the
-//!   rest. The writer wakes by time; only a queue that is half full wakes it early.
+//!   rest. The writer wakes by time; only a queue that is half full wakes it early. A std bounded
+//!   channel that is polled costs more than the locked queue, and takes its memory up front.
 //! * A ring that overwrites old lines: what was there before the trouble is worth most.
 
 mod escape;
 mod line;
+mod orders;
 mod queue;
 mod read;
 mod recorder;
+mod running;
+mod shared;
 mod sink;
 mod span;
 mod timestamp;
+mod words;
 mod write;
 mod writer;
 
-pub use line::{
-    DroppedLine, Line, OpenLine, Outcome, ParseTrouble, RequestLine, StartLine, StopLine, TokensSrc,
-};
+pub use line::{DroppedLine, Line, OpenLine, RequestLine, StartLine, StopLine};
 pub use read::{BadLine, parse_line, read_lines};
 pub use recorder::{Options, Recorder};
 pub use span::{Span, Stage};
+pub use words::{Outcome, ParseTrouble, TokensSrc};
 pub use write::format_line;

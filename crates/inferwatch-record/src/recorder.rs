@@ -1,16 +1,16 @@
 //! The handle that callers hold: sending a line costs them a short lock, and never a wait for the
-//! sink. The queue is in `queue.rs`, the thread behind it in `writer.rs`.
+//! sink. The thread behind it is in `writer.rs`.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::line::Line;
-use crate::queue::{Order, Shared};
+use crate::orders::Order;
+use crate::shared::Shared;
 use crate::sink::Sink;
 use crate::span::Span;
 use crate::writer::Writer;
@@ -115,7 +115,6 @@ pub struct Recorder {
 /// Ends the writer when the last clone goes.
 struct Handle {
     shared: Arc<Shared>,
-    open_after: Duration,
 }
 
 impl Recorder {
@@ -148,12 +147,12 @@ impl Recorder {
     }
 
     fn start(sink: Sink, options: Options) -> io::Result<Recorder> {
-        let shared = Arc::new(Shared::new(options.queue_lines));
+        let shared = Arc::new(Shared::new(options.queue_lines, options.open_after));
         let writer = Writer::new(shared.clone(), sink, options.open_after);
         let thread =
             thread::Builder::new().name("line-writer".into()).spawn(move || writer.run())?;
         shared.set_writer(thread.thread().clone());
-        Ok(Recorder { handle: Arc::new(Handle { shared, open_after: options.open_after }) })
+        Ok(Recorder { handle: Arc::new(Handle { shared }) })
     }
 
     /// Sends a line. Its `seq` is set here, and its `ts_unix_ms` if it is `None`.
@@ -173,13 +172,12 @@ impl Recorder {
 
     /// Spans that have begun and not ended.
     pub fn inflight(&self) -> u64 {
-        self.shared().inflight()
+        self.shared().running.count()
     }
 
     /// Lines lost so far: the queue was full, or a write failed.
     pub fn dropped_count(&self) -> u64 {
-        self.shared().queue_full_count.load(Ordering::Relaxed)
-            + self.shared().write_failed_count.load(Ordering::Relaxed)
+        self.shared().dropped_count()
     }
 
     /// Waits until every line sent before is written. `false` if that did not happen within
@@ -197,7 +195,7 @@ impl Recorder {
 
     fn order(&self, order: Order, timeout: Duration) -> bool {
         let number = self.shared().ask(order);
-        self.shared().wait(number, timeout, |answer| answer.drained).unwrap_or(false)
+        self.shared().orders.wait(number, timeout, |answer| answer.drained).unwrap_or(false)
     }
 
     /// Opens the file of [`Recorder::to_file`] anew, after a log rotation. Other sinks stay as
@@ -209,7 +207,7 @@ impl Recorder {
     /// the old file, did not come to it within `timeout`; it will as soon as it can.
     pub fn reopen(&self, timeout: Duration) -> io::Result<()> {
         let number = self.shared().ask(Order::Reopen);
-        match self.shared().wait(number, timeout, |answer| answer.reopen_error.clone()) {
+        match self.shared().orders.wait(number, timeout, |answer| answer.reopen_error.clone()) {
             Some(Some((kind, reason))) => Err(io::Error::new(kind, reason)),
             Some(None) => Ok(()),
             None => Err(io::ErrorKind::TimedOut.into()),
@@ -218,10 +216,6 @@ impl Recorder {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
-    }
-
-    pub(crate) fn open_after(&self) -> Duration {
-        self.handle.open_after
     }
 }
 
@@ -237,6 +231,6 @@ impl fmt::Debug for Recorder {
 impl Drop for Handle {
     fn drop(&mut self) {
         let number = self.shared.ask(Order::Close);
-        self.shared.wait(number, LAST_HANDLE_WAIT, |_| ());
+        self.shared.orders.wait(number, LAST_HANDLE_WAIT, |_| ());
     }
 }

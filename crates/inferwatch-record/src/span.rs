@@ -3,13 +3,14 @@
 use std::fmt;
 use std::ops::DerefMut;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::line::{Line, Outcome, RequestLine};
-use crate::queue::{RunningSpan, lock, unix_ms};
+use crate::line::{Line, RequestLine};
 use crate::recorder::Recorder;
+use crate::running::RunningSpan;
+use crate::shared::{lock, unix_ms};
+use crate::words::Outcome;
 
 /// A part of the work on a request that has its own field in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +59,7 @@ pub struct Span {
 
 impl Span {
     pub(crate) fn begin(recorder: Recorder, route: String, started: Instant) -> Span {
-        let key = recorder.shared().next_span_key();
-        let id = Some(recorder.shared().span_id(key));
-        let line = RequestLine { route, id, ..RequestLine::default() };
-        let running = Arc::new(RunningSpan { started, line: Mutex::new(line) });
-        recorder.shared().enter(key, &running, recorder.open_after());
+        let (key, running) = recorder.shared().running.enter(route, started);
         Span { recorder, running, key, first_token_at: None, ended: false }
     }
 
@@ -135,7 +132,7 @@ impl Span {
 
     fn conclude(&mut self, outcome: Outcome, status: Option<u16>, at: Instant) -> Box<RequestLine> {
         self.ended = true;
-        self.recorder.shared().leave(self.key);
+        self.recorder.shared().running.leave(self.key);
         let mut line = Box::new(std::mem::take(&mut *lock(&self.running.line)));
         line.ts_unix_ms = wall_clock_unix_ms(at);
         line.total_ms = self.since_start_ms(at);

@@ -1,4 +1,4 @@
-//! Formats a line by hand into bytes. Serde would cost three times as much per line and would let
+//! Formats a line by hand into bytes. Serde would cost twice as much per line and would let
 //! the wire follow the struct; here the wire order stands in one place.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

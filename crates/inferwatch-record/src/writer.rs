@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::line::{DroppedLine, Line};
-use crate::queue::{Shared, unix_ms};
+use crate::shared::{Shared, unix_ms};
 use crate::sink::Sink;
 use crate::write::{LINE_BYTES, format_line};
 
@@ -66,7 +66,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         loop {
             let now = Instant::now();
-            let standing = self.shared.standing_orders();
+            let standing = self.shared.orders.standing();
             let reopened = standing.reopen.then(|| self.reopen());
             self.send_open_lines(now);
             let may_try = standing.urgent || self.retry_at.is_none_or(|at| now >= at);
@@ -76,7 +76,7 @@ impl Writer {
                 return;
             }
             if standing.urgent {
-                self.shared.answer(standing.asked, drained, reopened);
+                self.shared.orders.answer(standing.asked, drained, reopened);
             }
             thread::park_timeout(WRITE_EVERY);
         }
@@ -92,7 +92,9 @@ impl Writer {
     fn send_open_lines(&mut self, now: Instant) {
         if now >= self.open_lines_at {
             self.open_lines_at = now + self.open_lines_every;
-            self.shared.send_open_lines(now);
+            for line in self.shared.running.due(now) {
+                self.shared.send(Line::Open(Box::new(line)));
+            }
         }
     }
 
@@ -104,7 +106,7 @@ impl Writer {
                 return false;
             }
             if self.taken.is_empty() {
-                self.shared.take_lines(&mut self.taken);
+                self.shared.queue.swap(&mut self.taken);
                 if self.taken.is_empty() {
                     return true;
                 }
@@ -132,7 +134,7 @@ impl Writer {
 
     fn losses(&self) -> Losses {
         Losses {
-            queue_full_count: self.shared.queue_full_count.load(Ordering::Relaxed),
+            queue_full_count: self.shared.queue.full_count(),
             write_failed_count: self.shared.write_failed_count.load(Ordering::Relaxed),
         }
     }
@@ -142,7 +144,7 @@ impl Writer {
         let write_failed_count = losses.write_failed_count - self.reported.write_failed_count;
         DroppedLine {
             ts_unix_ms: Some(unix_ms(std::time::SystemTime::now())),
-            seq: Some(self.shared.take_seq()),
+            seq: Some(self.shared.queue.take_seq()),
             dropped_count: queue_full_count + write_failed_count,
             queue_full_count,
             write_failed_count,

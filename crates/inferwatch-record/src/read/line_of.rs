@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use super::fields::{Fields, Raw};
-use crate::line::{
-    DroppedLine, Line, OpenLine, Outcome, ParseTrouble, RequestLine, StartLine, StopLine, TokensSrc,
-};
+use crate::line::{DroppedLine, Line, OpenLine, RequestLine, StartLine, StopLine};
 use crate::timestamp::parse_ts;
+use crate::words::{Outcome, ParseTrouble, TokensSrc};
 
 /// The line that these fields make.
 pub(super) fn line_of(fields: Fields<'_>) -> Result<Line, String> {
