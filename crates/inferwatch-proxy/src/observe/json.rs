@@ -6,70 +6,18 @@
 //! Outside the tree the scanner is lenient: it proves balance, not grammar.
 
 mod skip;
+mod tree;
 mod unescape;
+mod word;
+
+pub use tree::{Node, Sink, Value};
 
 use skip::{Skip, Skipped};
 use unescape::Unescape;
+use word::Word;
 
 /// Wanted keys nested deeper than this are skipped.
 const MAX_DEPTH: usize = 16;
-/// Longest key that can match, and longest number that is read.
-const MAX_WORD_BYTES: usize = 64;
-
-/// A place in a document: what its value means, and the keys wanted below it.
-#[derive(Debug)]
-pub struct Node<F: 'static> {
-    field: Option<F>,
-    children: &'static [(&'static str, Node<F>)],
-}
-
-impl<F> Node<F> {
-    /// A value that is wanted itself.
-    pub const fn leaf(field: F) -> Node<F> {
-        Node { field: Some(field), children: &[] }
-    }
-
-    /// An object, or an array of objects, with wanted keys.
-    pub const fn object(children: &'static [(&'static str, Node<F>)]) -> Node<F> {
-        Node { field: None, children }
-    }
-
-    /// A value that is wanted itself or holds wanted keys, as the dialect has it.
-    pub const fn either(field: F, children: &'static [(&'static str, Node<F>)]) -> Node<F> {
-        Node { field: Some(field), children }
-    }
-
-    fn child(&'static self, key: &[u8]) -> Option<&'static Node<F>> {
-        self.children.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, node)| node)
-    }
-}
-
-/// A wanted value, delivered when it ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
-    /// A string; its decoded bytes went to [`Sink::text`] before.
-    Text,
-    /// A number as the nearest double; infinite if it overflows one.
-    Number(f64),
-    /// `true` or `false`.
-    Bool(bool),
-    /// `null`.
-    Null,
-    /// An array of this many elements; those that are wanted were delivered before.
-    Array(u64),
-}
-
-/// Receives what the scanner finds.
-pub trait Sink<F> {
-    /// A part of a wanted string, decoded. An empty string has no parts.
-    fn text(&mut self, field: F, piece: &[u8]);
-    /// A wanted value ended; `nesting` says how many arrays lie between it and its key.
-    fn value(&mut self, field: F, nesting: u8, value: Value);
-    /// An object ended that is the document, or (`in_array`) an element of the array that is.
-    fn record(&mut self, in_array: bool) {
-        let _ = in_array;
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
@@ -104,35 +52,6 @@ impl<F> Clone for Frame<F> {
 }
 impl<F> Copy for Frame<F> {}
 
-/// A short word that is put together across reads: a key or a number.
-#[derive(Debug)]
-struct Word {
-    bytes: [u8; MAX_WORD_BYTES],
-    len: usize,
-    overlong: bool,
-}
-
-impl Word {
-    fn clear(&mut self) {
-        self.len = 0;
-        self.overlong = false;
-    }
-
-    fn push(&mut self, piece: &[u8]) {
-        match self.bytes.get_mut(self.len..self.len + piece.len()) {
-            Some(room) => {
-                room.copy_from_slice(piece);
-                self.len += piece.len();
-            }
-            None => self.overlong = true,
-        }
-    }
-
-    fn get(&self) -> Option<&[u8]> {
-        if self.overlong { None } else { self.bytes.get(..self.len) }
-    }
-}
-
 /// The scanner of one document at a time.
 #[derive(Debug)]
 pub struct Scanner<F: 'static> {
@@ -157,7 +76,7 @@ impl<F: Copy> Scanner<F> {
             depth: 0,
             state: State::Value,
             node: Some(root),
-            word: Word { bytes: [0; MAX_WORD_BYTES], len: 0, overlong: false },
+            word: Word::default(),
             unescape: Unescape::default(),
             skip: Skip::default(),
         }

@@ -3,6 +3,8 @@
 
 use memchr::memchr2;
 
+const BLOCK_BYTES: usize = 64;
+
 /// How a run of skipped bytes ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Skipped {
@@ -117,14 +119,14 @@ fn is_structural(byte: u8) -> bool {
     (byte == b'"') | (folded == b'{') | (folded == b'}')
 }
 
+/// Branchless and in bytes, so that the compiler does a block in a few vector steps.
+fn holds_structural(block: &[u8; BLOCK_BYTES]) -> bool {
+    block.iter().fold(0, |any, &byte| any | u8::from(is_structural(byte))) != 0
+}
+
 fn find_structural(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    for block in bytes.chunks(64) {
-        // Branchless over the block, so that the compiler can do it in a few vector steps.
-        if block.iter().fold(false, |any, &byte| any | is_structural(byte)) {
-            return block.iter().position(|&byte| is_structural(byte)).map(|found| at + found);
-        }
-        at += block.len();
-    }
-    None
+    let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
+    let plain = blocks.iter().take_while(|block| !holds_structural(block)).count() * BLOCK_BYTES;
+    let rest = bytes.get(plain..).unwrap_or_default();
+    rest.iter().position(|&byte| is_structural(byte)).map(|found| plain + found)
 }
