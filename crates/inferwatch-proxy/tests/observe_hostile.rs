@@ -4,11 +4,8 @@
 mod observe_support;
 
 use inferwatch_proxy::observe::BodyEnd;
-use observe_support::{Exchange, differences};
-use serde_json::{Map, Value, json};
-
-const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
+use observe_support::{EVENTS, Exchange, JSON, check};
+use serde_json::{Value, json};
 
 fn answer(body: &str) -> Exchange {
     Exchange::post("/v1/chat/completions", "{}", JSON, body)
@@ -21,18 +18,6 @@ fn bytes(content_type: &str, body: &[u8]) -> Exchange {
         answer.reads = vec![(answer.head_at, body.to_vec())];
     }
     exchange
-}
-
-/// Checks the named fields; `null` stands for an absent one.
-#[track_caller]
-fn check(exchange: &Exchange, expected: Value) {
-    let Value::Object(expected) = expected else { panic!("not an object") };
-    let found = exchange.observed();
-    let found: Map<_, _> =
-        found.into_iter().filter(|(name, _)| expected.contains_key(name)).collect();
-    let expected: Map<_, _> = expected.into_iter().filter(|(_, value)| !value.is_null()).collect();
-    let differences = differences(&found, &expected);
-    assert!(differences.is_empty(), "{differences:#?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Answer {
         match &mut self.decoder {
             None => reader.feed(bytes),
             Some(decoder) => {
-                self.trouble = decoder.feed(bytes, &mut |piece| reader.feed(piece)).err()
+                self.trouble = decoder.feed(bytes, &mut |piece| reader.feed(piece)).err();
             }
         }
         if reader.broken {

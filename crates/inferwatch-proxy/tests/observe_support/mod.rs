@@ -1,5 +1,6 @@
 //! Feeds exchanges to the observer: recordings with their real reads, or bodies that a test
 //! made up.
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its case has failed")]
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 use std::path::{Path, PathBuf};
@@ -187,6 +188,37 @@ fn same(found: Option<&Value>, expected: Option<&Value>) -> bool {
         (Some(found), Some(expected)) => (found - expected).abs() < 0.002,
         _ => found == expected,
     }
+}
+
+/// Content types.
+pub(crate) const EVENTS: &str = "text/event-stream";
+pub(crate) const LINES: &str = "application/x-ndjson";
+pub(crate) const JSON: &str = "application/json";
+
+/// Checks the named fields; `null` stands for an absent one.
+#[track_caller]
+pub(crate) fn check(exchange: &Exchange, expected: Value) {
+    let Value::Object(expected) = expected else { panic!("not an object") };
+    let found = exchange.observed();
+    let found: Map<_, _> =
+        found.into_iter().filter(|(name, _)| expected.contains_key(name)).collect();
+    let expected: Map<_, _> = expected.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    let differences = differences(&found, &expected);
+    assert!(differences.is_empty(), "{}: {differences:#?}", exchange.name);
+}
+
+/// An event stream out of its data.
+pub(crate) fn events(data: &[&str]) -> String {
+    data.iter().map(|data| format!("data: {data}\n\n")).collect()
+}
+
+/// The same, each event in a read of its own, 10 ms apart, the first at 10 ms.
+pub(crate) fn timed(mut exchange: Exchange, pieces: &[&str]) -> Exchange {
+    let at = |index: usize| Duration::from_millis(10 * (index as u64 + 1));
+    let read = |(index, piece): (usize, &&str)| (at(index), piece.as_bytes().to_vec());
+    let reads = pieces.iter().enumerate().map(read).collect();
+    exchange.answer = exchange.answer.map(|answer| Answer { reads, ..answer });
+    exchange
 }
 
 fn recordings() -> PathBuf {
