@@ -157,6 +157,18 @@ fn a_sink_that_fails_costs_only_what_it_tore() {
 }
 
 #[test]
+fn whole_lines_before_the_torn_one_are_not_lost() {
+    let sink = Scripted::new(&[Step::Take(400), Step::Fail(ErrorKind::StorageFull)]);
+    let recorder = Recorder::to_writer(sink.clone()).unwrap();
+    ["/a", "/b", "/c"].into_iter().for_each(|route| recorder.send(request(route)));
+    while !recorder.flush(LONG) {}
+    let good: Vec<Line> = read_lines(sink.text().as_bytes()).filter_map(Result::ok).collect();
+    let requests = good.iter().filter(|line| matches!(line, Line::Request(_))).count() as u64;
+    assert!(requests >= 1);
+    assert_eq!(requests + recorder.dropped_count(), 3, "{good:?}");
+}
+
+#[test]
 fn the_dropped_line_says_why() {
     let sink = Scripted::new(&[Step::Fail(ErrorKind::StorageFull)]);
     let recorder = Recorder::to_writer(sink.clone()).unwrap();

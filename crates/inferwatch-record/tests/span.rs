@@ -47,6 +47,11 @@ fn each_ending_has_its_outcome() {
     };
     check(|span| span.end(Outcome::Ok, 200), Outcome::Ok, Some(200), None);
     check(|span| span.end(Outcome::Ok, None), Outcome::Ok, None, None);
+    let set = |mut span: Span| {
+        span.line_mut().status = Some(206);
+        span.end(Outcome::Ok, None);
+    };
+    check(set, Outcome::Ok, Some(206), None);
     check(drop, Outcome::ClientClosedWaiting, Some(499), None);
     check(panic_in, Outcome::UpstreamError, Some(500), Some("panicked"));
     let answering: [fn(&mut Span); 3] = [
