@@ -1,5 +1,5 @@
-"""The main job on real input: puts `inferwatch proxy` in front of a real llama.cpp server, sends it
-real requests, prints every line the proxy wrote, and fails unless there is one for each request.
+"""The main job on real input: puts `inferwatch proxy` in front of a real llama.cpp, sends it real
+requests, prints every line as the proxy writes it, and fails unless there is one for each request.
 
 Usage: demo.py PATH_TO_INFERWATCH, with INFERWATCH_LLAMA_PYTHON and INFERWATCH_LLAMA_MODEL set (see
 llama-venv.sh). Lines and captions go to standard output, progress to standard error.
@@ -68,10 +68,11 @@ def tail(path):
 
 
 class Proxy:
-    """A running `inferwatch proxy`, and the lines that it has written so far."""
+    """A running `inferwatch proxy`; shows each line that it writes, and keeps it."""
 
-    def __init__(self, stack, binary, upstream_port, log_path):
+    def __init__(self, stack, binary, upstream_port, log_path, captions):
         self.port = free_port()
+        self.captions = captions
         self.lines = []
         self.changed = threading.Condition()
         listen = f"127.0.0.1:{self.port}"
@@ -83,8 +84,12 @@ class Proxy:
 
     def read_lines(self):
         for text in self.child.stdout:
+            fields = json.loads(text)
+            caption = self.captions.get(fields.get("id"), fields.get("kind"))
+            # In one piece: two proxies write at once.
+            print(f"\n# {caption}\n{text}", end="", flush=True)
             with self.changed:
-                self.lines.append((text.rstrip("\n"), json.loads(text)))
+                self.lines.append(fields)
                 self.changed.notify_all()
 
     def wait_until_listening(self, log_path):
@@ -96,14 +101,16 @@ class Proxy:
             time.sleep(0.02)
         raise SystemExit(f"demo: the proxy did not start; it said:\n{tail(log_path)}")
 
+    def requests(self):
+        return [fields for fields in self.lines if fields.get("kind") == "request"]
+
     def line_of(self, request_id):
         """The line of one request, waited for; `None` if it does not come."""
         def find():
-            return next((pair for pair in self.lines if pair[1].get("id") == request_id), None)
+            return next((line for line in self.requests() if line.get("id") == request_id), None)
 
         with self.changed:
-            self.changed.wait_for(find, LINE_WAIT_S)
-            return find()
+            return self.changed.wait_for(find, LINE_WAIT_S) or None
 
     def stop(self):
         """Ends the proxy as systemd would; returns its exit status, with every line read."""
@@ -113,15 +120,15 @@ class Proxy:
 
 
 class Demo:
-    """Sends requests, shows their lines, and keeps count of both."""
+    """Sends requests, and keeps count of what should have a line and of what is wrong."""
 
     def __init__(self):
-        self.sent = []
+        self.captions = {}
         self.complaints = []
 
-    def send(self, proxy, name, path, body, events=None):
+    def send(self, proxy, name, caption, path, body, events=None):
         """One request with its name as its id; leaves after `events` stream events, if given."""
-        self.sent.append(name)
+        self.captions[name] = f"{name}: {caption}"
         connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=START_WAIT_S)
         headers = {"Content-Type": "application/json", "X-Request-Id": name}
         connection.request("POST", path, json.dumps(body), headers)
@@ -134,36 +141,26 @@ class Demo:
                 if events == 0:
                     return
 
-    def show(self, proxy, name, caption, **expected):
-        """Prints a request's line under its caption, and notes where it is not as expected."""
-        print(f"\n# {name}: {caption}")
-        found = proxy.line_of(name)
-        if found is None:
+    def expect(self, proxy, name, **expected):
+        """Waits for a request's line, and notes where it is not as expected."""
+        fields = proxy.line_of(name)
+        if fields is None:
             self.complaints.append(f"{name}: no line")
             return
-        text, fields = found
-        print(text, flush=True)
         for key, value in expected.items():
             if fields.get(key) != value:
                 self.complaints.append(f"{name}: {key} is {fields.get(key)!r}, not {value!r}")
 
-    def show_lifecycle(self, proxy):
-        for text, fields in proxy.lines:
-            if fields.get("kind") not in ("request", "open"):
-                print(f"\n# {fields.get('kind')}\n{text}", flush=True)
-
     def settle(self, proxies):
         """Stops the proxies and compares what they wrote with what was sent."""
-        for proxy in proxies:
-            status = proxy.stop()
+        for status in [proxy.stop() for proxy in proxies]:
             if status != 0:
-                self.complaints.append(f"the proxy ended with status {status}")
-            self.show_lifecycle(proxy)
-        lines = [fields for proxy in proxies for _, fields in proxy.lines]
-        written = [fields.get("id") for fields in lines if fields.get("kind") == "request"]
-        print(f"\n# {len(self.sent)} requests sent, {len(written)} request lines written")
-        if sorted(map(str, written)) != sorted(self.sent):
-            self.complaints.append(f"sent {sorted(self.sent)}, but lines for {written}")
+                self.complaints.append(f"a proxy ended with status {status}")
+        sent = sorted(self.captions)
+        written = sorted(str(line.get("id")) for proxy in proxies for line in proxy.requests())
+        print(f"\n# {len(sent)} requests sent, {len(written)} request lines written", flush=True)
+        if written != sent:
+            self.complaints.append(f"sent {sent}, but lines for {written}")
 
 
 def chat(messages, max_tokens, **more):
@@ -174,41 +171,42 @@ CHAT = "/v1/chat/completions"
 
 
 def one_at_a_time(demo, proxy):
-    demo.send(proxy, "chat", CHAT, chat(QUESTION, 32))
-    demo.show(proxy, "chat", "prefill_ms evaluated prompt_tokens; the rest of generate_ms made "
-              "completion_tokens.", outcome="ok", status=200)
-    demo.send(proxy, "repeat", CHAT, chat(QUESTION, 32))
-    demo.show(proxy, "repeat", "the same again: cache_hit, and prefill_ms falls, because "
-              "cached_tokens were not evaluated.", outcome="ok", status=200, cache_hit=True)
-    demo.send(proxy, "stream", CHAT, chat(STORY, 48, stream=True))
-    demo.show(proxy, "stream", "ttft_ms is the first token, not the first byte; "
-              "decode_tokens_per_s is measured here.", outcome="ok", status=200, finish="length")
-    demo.send(proxy, "overflow", CHAT, chat([{"role": "user", "content": "word " * 3000}], 8))
-    demo.show(proxy, "overflow", "a prompt beyond the slot's context: the server's own 400.",
-              outcome="rejected", status=400, upstream_status=400)
-    demo.send(proxy, "abort", CHAT, chat(STORY, 400, stream=True), events=8)
-    demo.show(proxy, "abort", "the client left in mid-stream: status 499, though the server had "
-              "answered 200.", outcome="client_closed", status=499, upstream_status=200)
+    demo.send(proxy, "chat", "prefill_ms evaluated prompt_tokens; the rest of generate_ms made "
+              "completion_tokens.", CHAT, chat(QUESTION, 32))
+    demo.expect(proxy, "chat", outcome="ok", status=200)
+    demo.send(proxy, "repeat", "the same again: cache_hit, and prefill_ms falls, because "
+              "cached_tokens were not evaluated.", CHAT, chat(QUESTION, 32))
+    demo.expect(proxy, "repeat", outcome="ok", status=200, cache_hit=True)
+    demo.send(proxy, "stream", "ttft_ms is the first token, not the first byte; "
+              "decode_tokens_per_s is measured here.", CHAT, chat(STORY, 48, stream=True))
+    demo.expect(proxy, "stream", outcome="ok", status=200, finish="length")
+    demo.send(proxy, "overflow", "a prompt beyond the slot's context: the server's own 400.",
+              CHAT, chat([{"role": "user", "content": "word " * 3000}], 8))
+    demo.expect(proxy, "overflow", outcome="rejected", status=400, upstream_status=400)
+    demo.send(proxy, "abort", "the client left in mid-stream: status 499, though the server had "
+              "answered 200.", CHAT, chat(STORY, 400, stream=True), events=8)
+    demo.expect(proxy, "abort", outcome="client_closed", status=499, upstream_status=200)
 
 
 def three_at_once(demo, proxy):
     names = ["burst-1", "burst-2", "burst-3"]
+    caption = "three streams on two slots: the one that had to wait says so in queue_ms."
     body = chat(STORY, 64, stream=True)
-    threads = [threading.Thread(target=demo.send, args=(proxy, name, CHAT, body)) for name in names]
+    threads = [threading.Thread(target=demo.send, args=(proxy, name, caption, CHAT, body))
+               for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     for name in names:
-        demo.show(proxy, name, "three streams on two slots: the one that had to wait says so in "
-                  "queue_ms.", outcome="ok", status=200, stream=True)
+        demo.expect(proxy, name, outcome="ok", status=200, stream=True)
 
 
 def embeddings(demo, proxy):
     inputs = ["the run queue fills", "memory walks toward its limit", "the kernel steps in"]
-    demo.send(proxy, "embed", "/v1/embeddings", {"input": inputs, "model": "encoder"})
-    demo.show(proxy, "embed", "an encoder fills encode_ms, and batch counts the inputs.",
-              outcome="ok", status=200, batch=len(inputs), completion_tokens=None)
+    demo.send(proxy, "embed", "an encoder fills encode_ms, and batch counts the inputs.",
+              "/v1/embeddings", {"input": inputs})
+    demo.expect(proxy, "embed", outcome="ok", status=200, batch=len(inputs), completion_tokens=None)
 
 
 def run(binary, logs):
@@ -218,8 +216,8 @@ def run(binary, logs):
         generator = start_llama(stack, logs / "generator.log", "--slots", "2", "--ctx", "2048")
         encoder = start_llama(stack, logs / "encoder.log", "--slots", "1", "--embeddings")
         say("starting a proxy in front of each; the requests take about 10 s")
-        proxies = [Proxy(stack, binary, port, logs / f"proxy-{port}.log")
-                   for port in (generator, encoder)]
+        proxies = [Proxy(stack, binary, port, logs / f"proxy-{name}.log", demo.captions)
+                   for name, port in (("generator", generator), ("encoder", encoder))]
         one_at_a_time(demo, proxies[0])
         three_at_once(demo, proxies[0])
         embeddings(demo, proxies[1])
