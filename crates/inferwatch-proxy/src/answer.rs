@@ -41,6 +41,8 @@ pub(crate) struct Relay {
     pool: Arc<Pool>,
     permit: Option<Permit>,
     on_abort: OnAbort,
+    /// The upstream broke off; told to the client once it has what came before.
+    broken: Option<hyper::Error>,
 }
 
 impl Relay {
@@ -52,7 +54,7 @@ impl Relay {
         permit: Option<Permit>,
         on_abort: OnAbort,
     ) -> Self {
-        let mut relay = Relay { body, link, guard, pool, permit, on_abort };
+        let mut relay = Relay { body, link, guard, pool, permit, on_abort, broken: None };
         if relay.body.is_end_stream() {
             relay.finish(BodyEnd::Complete, None);
         }
@@ -69,16 +71,32 @@ impl Relay {
     }
 
     fn poll_observed(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let polled = std::task::ready!(self.poll_body(cx));
-        match &polled {
-            Some(Ok(frame)) => self.observe(frame),
-            Some(Err(error)) => {
-                let error = format!("the upstream's answer broke off: {error}");
-                self.finish(BodyEnd::Cut, Some(error));
-            }
-            None => self.finish(BodyEnd::Complete, None),
+        if self.broken.is_some() {
+            return self.poll_broken(cx);
         }
-        Poll::Ready(polled)
+        let polled = std::task::ready!(self.poll_body(cx));
+        match polled {
+            Some(Ok(frame)) => {
+                self.observe(&frame);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                let words = format!("the upstream's answer broke off: {error}");
+                self.finish(BodyEnd::Cut, Some(words));
+                self.broken = Some(error);
+                self.poll_broken(cx)
+            }
+            None => {
+                self.finish(BodyEnd::Complete, None);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// hyper closes on an error without writing what it still holds, so the error waits for it.
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        std::task::ready!(self.guard.poll_flushed(cx));
+        Poll::Ready(self.broken.take().map(Err))
     }
 
     fn observe(&mut self, frame: &Frame<Bytes>) {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::answer::{Answer, OnAbort, Relay};
 use crate::cap;
 use crate::headers;
-use crate::io::ReadClock;
+use crate::io::Traffic;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Admission, Permit, Refused};
 use crate::link::Link;
@@ -86,7 +86,7 @@ impl Forwarder {
     pub(crate) async fn serve(
         self: Arc<Self>,
         request: Request<Incoming>,
-        client: Arc<ReadClock>,
+        client: Arc<Traffic>,
     ) -> Response<Answer> {
         let call = self.begin(&request, client);
         if self.on_abort == OnAbort::Cancel {
@@ -102,7 +102,7 @@ impl Forwarder {
             .unwrap_or_else(|_| own_answer(StatusCode::INTERNAL_SERVER_ERROR, String::new()))
     }
 
-    fn begin(&self, request: &Request<Incoming>, client: Arc<ReadClock>) -> Call {
+    fn begin(&self, request: &Request<Incoming>, client: Arc<Traffic>) -> Call {
         self.requests.fetch_add(1, Relaxed);
         let started = client.first_read().unwrap_or_else(Instant::now);
         let path = request.uri().path();

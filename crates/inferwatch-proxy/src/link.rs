@@ -14,7 +14,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use tokio::net::TcpStream;
 
-use crate::io::{ClockedStream, Io, ReadClock};
+use crate::io::{Io, Traffic, WatchedStream};
 use crate::upload::Upload;
 
 /// The longest head that is read, and the most that is read at a time.
@@ -24,20 +24,20 @@ pub(crate) const MAX_BUF_BYTES: usize = 128 * 1024;
 pub(crate) struct Link {
     conn: Connection<Io, Upload>,
     sender: SendRequest<Upload>,
-    clock: Arc<ReadClock>,
+    traffic: Arc<Traffic>,
     alive: bool,
     requests: u32,
 }
 
 impl Link {
     pub(crate) async fn open(tcp: TcpStream) -> hyper::Result<Link> {
-        let (io, clock) = ClockedStream::new(tcp);
+        let (io, traffic) = WatchedStream::new(tcp);
         let (sender, conn) = http1::Builder::new()
             .preserve_header_case(true)
             .max_buf_size(MAX_BUF_BYTES)
             .handshake(io)
             .await?;
-        Ok(Link { conn, sender, clock, alive: true, requests: 0 })
+        Ok(Link { conn, sender, traffic, alive: true, requests: 0 })
     }
 
     /// Requests sent so far.
@@ -47,7 +47,7 @@ impl Link {
 
     /// When the last bytes came.
     pub(crate) fn last_read(&self) -> Instant {
-        self.clock.last_read().unwrap_or_else(Instant::now)
+        self.traffic.last_read().unwrap_or_else(Instant::now)
     }
 
     /// Lets the connection read and write what it can.

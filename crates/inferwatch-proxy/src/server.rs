@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::Config;
 use crate::forward::Forwarder;
-use crate::io::ClockedStream;
+use crate::io::WatchedStream;
 use crate::lifecycle::{self, Control, Stage};
 use crate::limits::Admission;
 use crate::link::MAX_BUF_BYTES;
@@ -142,9 +142,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 async fn serve(tcp: TcpStream, forwarder: Arc<Forwarder>) {
     let lifecycle = forwarder.lifecycle.clone();
-    let (io, clock) = ClockedStream::new(tcp);
+    let (io, traffic) = WatchedStream::new(tcp);
     let service = service_fn(move |request| {
-        let answer = forwarder.clone().serve(request, clock.clone());
+        let answer = forwarder.clone().serve(request, traffic.clone());
         async { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let conn = http1::Builder::new()

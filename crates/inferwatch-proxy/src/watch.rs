@@ -2,12 +2,13 @@
 //! is written: by [`Guard::conclude`], by [`Guard::refuse`], or by dropping the guard.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, StatusCode};
 use inferwatch_record::{Outcome, RequestLine, Span};
 
-use crate::io::ReadClock;
+use crate::io::Traffic;
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::observe::{BodyEnd, Observer};
 use crate::tokens::TokenDesk;
@@ -116,7 +117,7 @@ fn ms(duration: Duration) -> f64 {
 pub(crate) struct Guard {
     watch: Arc<Watch>,
     desk: TokenDesk,
-    client_clock: Arc<ReadClock>,
+    client_traffic: Arc<Traffic>,
     lifecycle: Arc<Lifecycle>,
     /// The client has left, and the upstream's answer is read to its end all the same.
     client_left: bool,
@@ -127,10 +128,10 @@ impl Guard {
     pub(crate) fn new(
         watch: Arc<Watch>,
         desk: TokenDesk,
-        client_clock: Arc<ReadClock>,
+        client_traffic: Arc<Traffic>,
         lifecycle: Arc<Lifecycle>,
     ) -> Self {
-        Guard { watch, desk, client_clock, lifecycle, client_left: false, ended: false }
+        Guard { watch, desk, client_traffic, lifecycle, client_left: false, ended: false }
     }
 
     pub(crate) fn watch(&self) -> &Arc<Watch> {
@@ -153,6 +154,11 @@ impl Guard {
         async move { lifecycle.reached(Stage::Cut).await }
     }
 
+    /// Completes when the client's connection has taken all that was given to it so far.
+    pub(crate) fn poll_flushed(&self, cx: &Context<'_>) -> Poll<()> {
+        self.client_traffic.poll_flushed(cx)
+    }
+
     /// Whether the line is still owed.
     pub(crate) fn owed(&self) -> bool {
         !self.ended
@@ -164,6 +170,9 @@ impl Guard {
         self.end(|observer, since, line| {
             let outcome = observer.conclude(how, since, line);
             line.error = line.error.take().or(error);
+            if line.error.is_none() && outcome == Some(Outcome::Truncated) {
+                line.error = Some("the answer ended without its end marker".to_owned());
+            }
             if client_left {
                 line.status = Some(CLIENT_CLOSED_REQUEST);
                 return Outcome::ClientClosed;
@@ -221,7 +230,7 @@ impl Guard {
         let line = span.finish(outcome, status, now);
         let text = observer.take_text();
         drop(state);
-        self.client_clock.rewind();
+        self.client_traffic.rewind();
         self.desk.deliver(line, text);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
         check(
             "a = = 1\nlog = \"-\"\n",
             &[("log", "-")],
-            &["box.toml:1: ", "box.toml:1: a: unknown key"],
+            &["box.toml:1: extra `=`", "box.toml:1: unexpected", "box.toml:1: a: unknown key"],
         );
     }
 }
