@@ -21,10 +21,10 @@ pub(super) struct TokenClock {
 }
 
 impl TokenClock {
-    /// A read from the upstream begins.
+    /// What was read from the upstream at `at` follows; one time is one read.
     pub(super) fn read(&mut self, at: Duration) {
+        self.in_read &= at == self.now;
         self.now = at;
-        self.in_read = false;
     }
 
     /// An event with a token ended.

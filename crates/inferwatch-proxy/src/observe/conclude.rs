@@ -139,7 +139,7 @@ impl Seen<'_> {
 
     /// The numbers of the answer's body.
     pub(super) fn count(&self, number: Number) -> Option<u64> {
-        self.answer.and_then(|answer| answer.tally().numbers().count(number))
+        self.answer.and_then(|answer| answer.tally().count(number))
     }
 }
 

@@ -143,7 +143,7 @@ impl Observer {
         self.answer = Some(Box::new(answer));
     }
 
-    /// Takes what one read from the upstream brought of the answer's body.
+    /// Takes a piece of the answer's body. Pieces with the same `at` came in one read.
     pub fn response_chunk(&mut self, bytes: &[u8], at: Duration) {
         if let Some(answer) = &mut self.answer {
             answer.chunk(bytes, at);

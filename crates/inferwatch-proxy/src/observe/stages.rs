@@ -36,23 +36,23 @@ impl<'a> Times<'a> {
     pub(super) fn new(seen: &Seen<'_>, answer: &'a Answer, tokens: &Tokens) -> Times<'a> {
         let sent = seen.request_end.unwrap_or_default();
         let since_sent = |at: Duration| ms(at.saturating_sub(sent));
-        let numbers = answer.tally().numbers();
-        let nanos = |number| numbers.time(number).map(|time| time / 1e6);
-        let load_only = answer.tally().finish().is_some_and(|f| f.0 == "load" || f.0 == "unload");
+        let tally = answer.tally();
+        let nanos = |number| tally.time(number).map(|time| time / 1e6);
+        let load_only = tally.finish().is_some_and(|f| f.0 == "load" || f.0 == "unload");
         let or_nanos = |time: Option<f64>, number| time.or_else(|| nanos(number));
         Times {
             answer,
             completion: tokens.completion,
             is_partial: tokens.is_partial,
-            coalesced: answer.head.format.is_stream() && answer.tally().clock.is_coalesced(),
+            coalesced: answer.head.format.is_stream() && tally.clock.is_coalesced(),
             first_token_ms: answer.first_token_at().map(since_sent),
             wall_ms: since_sent(seen.end),
             head_ms: since_sent(answer.head_at),
-            prompt_ms: or_nanos(numbers.time(Number::TimingsPromptMs), Number::OllamaPromptNs),
-            predicted_ms: or_nanos(numbers.time(Number::TimingsPredictedMs), Number::OllamaEvalNs),
+            prompt_ms: or_nanos(tally.time(Number::TimingsPromptMs), Number::OllamaPromptNs),
+            predicted_ms: or_nanos(tally.time(Number::TimingsPredictedMs), Number::OllamaEvalNs),
             load_ms: nanos(Number::OllamaLoadNs),
             handler_ms: nanos(Number::OllamaTotalNs).filter(|_| !load_only),
-            vllm_queue_ms: numbers.time(Number::VllmQueueMs),
+            vllm_queue_ms: tally.time(Number::VllmQueueMs),
         }
     }
 

@@ -40,43 +40,27 @@ impl Finish {
     }
 }
 
-/// The numbers of an answer, or of one of its parts.
+/// The numbers of a part of an answer; NaN stands for one that did not come, which JSON cannot say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers([Option<f64>; Number::COUNT]);
+struct Numbers([f64; Number::COUNT]);
 
 impl Numbers {
-    const NONE: Numbers = Numbers([None; Number::COUNT]);
+    const NONE: Numbers = Numbers([f64::NAN; Number::COUNT]);
 
     fn set(&mut self, number: Number, value: f64) {
         if let Some(place) = self.0.get_mut(number as usize) {
-            *place = Some(value);
+            *place = value;
         }
     }
 
     fn get(&self, number: Number) -> Option<f64> {
-        self.0.get(number as usize).copied().flatten()
-    }
-
-    /// A count; `None` for what no count can be.
-    pub(super) fn count(&self, number: Number) -> Option<u64> {
-        let value = self.get(number)?;
-        let sane = (0.0..=9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0;
-        // In range, so the cast is exact.
-        sane.then_some(value as u64)
-    }
-
-    /// A time in the server's own unit; `None` if it is negative or no number.
-    pub(super) fn time(&self, number: Number) -> Option<f64> {
-        self.get(number).filter(|time| time.is_finite() && *time >= 0.0)
+        self.0.get(number as usize).copied().filter(|value| !value.is_nan())
     }
 
     /// Adds the numbers of another part of the same answer.
     fn add(&mut self, part: &Numbers) {
         for (sum, value) in self.0.iter_mut().zip(part.0) {
-            *sum = match (*sum, value) {
-                (Some(sum), Some(value)) => Some(sum + value),
-                (sum, value) => sum.or(value),
-            };
+            *sum = if sum.is_nan() || value.is_nan() { sum.max(value) } else { *sum + value };
         }
     }
 }
@@ -134,11 +118,25 @@ impl Tally {
         self.clock.read(at);
     }
 
-    /// The numbers of the whole answer, as far as they came.
-    pub(super) fn numbers(&self) -> Numbers {
-        let mut sum = self.parts;
-        sum.add(&self.now);
-        sum
+    /// A number of the whole answer, as far as it came: the sum over its parts.
+    fn number(&self, number: Number) -> Option<f64> {
+        match (self.parts.get(number), self.now.get(number)) {
+            (Some(parts), Some(now)) => Some(parts + now),
+            (parts, now) => parts.or(now),
+        }
+    }
+
+    /// A count; `None` for what no count can be.
+    pub(super) fn count(&self, number: Number) -> Option<u64> {
+        let value = self.number(number)?;
+        let sane = (0.0..=9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0;
+        // In range, so the cast is exact.
+        sane.then_some(value as u64)
+    }
+
+    /// A time in the server's own unit; `None` if it is negative or no number.
+    pub(super) fn time(&self, number: Number) -> Option<f64> {
+        self.number(number).filter(|time| time.is_finite() && *time >= 0.0)
     }
 
     /// A kept string, if it came.
@@ -164,8 +162,8 @@ impl Tally {
         failure::words(
             kind.filter(|kind| *kind != "error"),
             message,
-            self.numbers().count(Number::ErrorPromptTokens),
-            self.numbers().count(Number::ErrorContext),
+            self.count(Number::ErrorPromptTokens),
+            self.count(Number::ErrorContext),
         )
     }
 
