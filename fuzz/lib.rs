@@ -1,7 +1,7 @@
 //! What the fuzz targets share: where the input is cut, and which answer it is.
 //!
-//! An input is a line of text (the cuts, as two hexadecimal digits for every piece's length), and
-//! after the newline the body. Seeds made from recordings have an empty first line.
+//! An input is a line of text (two hexadecimal digits for the length of every piece but the last)
+//! and after the newline the body. An empty first line, as seeds have it, cuts at every byte.
 
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ pub fn cut(input: &[u8]) -> (&[u8], Vec<&[u8]>) {
     let newline = input.iter().position(|&byte| byte == b'\n').unwrap_or(0);
     let (lengths, body) = input.split_at(newline);
     let body = body.get(1..).unwrap_or_default();
+    if lengths.is_empty() {
+        return (body, body.chunks(1).collect());
+    }
     let mut pieces = Vec::new();
     let mut rest = body;
     for length in lengths.chunks(2) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the seeds of every target from the recordings: an empty line of cuts, then the body.
+# Makes the seeds of every target from the recordings: an empty line (cut at every byte), then the body.
 set -eu
 cd "$(dirname "$0")"
 recordings=../crates/inferwatch-proxy/tests/recordings
