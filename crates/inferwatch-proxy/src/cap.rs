@@ -20,12 +20,12 @@ struct Asks {
     fields: &'static [&'static str],
 }
 
-fn asks(dialect: Dialect, path: &str) -> Asks {
+fn asks(dialect: Dialect) -> Asks {
     let (inside, fields): (_, &'static [&'static str]) = match dialect {
         Dialect::Ollama => (Some("options"), &["num_predict"]),
         Dialect::LlamaNative => (None, &["n_predict", "max_tokens"]),
         Dialect::Responses => (None, &["max_output_tokens"]),
-        Dialect::Tei if path.contains("generate") => (Some("parameters"), &["max_new_tokens"]),
+        Dialect::Tei => (Some("parameters"), &["max_new_tokens"]),
         _ => (None, &["max_tokens", "max_completion_tokens", "n_predict"]),
     };
     Asks { inside, fields }
@@ -42,11 +42,10 @@ pub(crate) fn applies(kind: RouteKind) -> bool {
 /// The body is not a JSON object: what it asks for cannot be told.
 pub(crate) fn cap(
     dialect: Dialect,
-    path: &str,
     body: &[u8],
     max_tokens: u64,
 ) -> Result<Option<Vec<u8>>, serde_json::Error> {
-    let asks = asks(dialect, path);
+    let asks = asks(dialect);
     let object: Object<'_> = serde_json::from_slice(body)?;
     let mut edits = Vec::new();
     match asks.inside {
@@ -177,18 +176,18 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(dialect: Dialect, path: &str, body: &str, expected: Option<&str>) {
-        let capped = cap(dialect, path, body.as_bytes(), 64).unwrap();
+    fn check(dialect: Dialect, body: &str, expected: Option<&str>) {
+        let capped = cap(dialect, body.as_bytes(), 64).unwrap();
         let capped = capped.map(|bytes| String::from_utf8(bytes).unwrap());
         assert_eq!(capped.as_deref(), expected, "{body}");
         if let Some(text) = capped {
-            assert_eq!(cap(dialect, path, text.as_bytes(), 64).unwrap(), None, "not settled");
+            assert_eq!(cap(dialect, text.as_bytes(), 64).unwrap(), None, "not settled");
         }
     }
 
     #[test]
     fn openai() {
-        let chat = |body, expected| check(Dialect::OpenAi, "/v1/chat/completions", body, expected);
+        let chat = |body, expected| check(Dialect::OpenAi, body, expected);
         chat(r#"{"max_tokens":64}"#, None);
         chat(
             r#"{ "a": [1 , 2], "max_tokens" : 4096 }"#,
@@ -214,20 +213,10 @@ mod tests {
 
     #[test]
     fn other_dialects() {
-        check(
-            Dialect::LlamaNative,
-            "/completion",
-            r#"{"n_predict":99}"#,
-            Some(r#"{"n_predict":64}"#),
-        );
-        check(Dialect::Responses, "/v1/responses", "{}", Some(r#"{"max_output_tokens":64}"#));
-        check(
-            Dialect::Anthropic,
-            "/v1/messages",
-            r#"{"max_tokens":65}"#,
-            Some(r#"{"max_tokens":64}"#),
-        );
-        let ollama = |body, expected| check(Dialect::Ollama, "/api/chat", body, expected);
+        check(Dialect::LlamaNative, r#"{"n_predict":99}"#, Some(r#"{"n_predict":64}"#));
+        check(Dialect::Responses, "{}", Some(r#"{"max_output_tokens":64}"#));
+        check(Dialect::Anthropic, r#"{"max_tokens":65}"#, Some(r#"{"max_tokens":64}"#));
+        let ollama = |body, expected| check(Dialect::Ollama, body, expected);
         ollama(r#"{"options":{"num_predict":64}}"#, None);
         ollama(
             r#"{"a":1,"options":{"num_predict":-2,"t":0}}"#,
@@ -241,11 +230,8 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for body in ["", "[]", "{", "{\"a\":}", "null", "\u{feff}{}", "{} x", "{\"a\":1,}"] {
-            assert!(
-                cap(Dialect::OpenAi, "/v1/chat/completions", body.as_bytes(), 1).is_err(),
-                "{body}"
-            );
+            assert!(cap(Dialect::OpenAi, body.as_bytes(), 1).is_err(), "{body}");
         }
-        assert!(cap(Dialect::Ollama, "/api/chat", br#"{"options":3}"#, 1).is_err());
+        assert!(cap(Dialect::Ollama, br#"{"options":3}"#, 1).is_err());
     }
 }

@@ -19,7 +19,7 @@ use crate::io::Traffic;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Admission, Permit, Refused};
 use crate::link::Link;
-use crate::observe::{self, Dialect, Observer, RequestHead, RouteKind};
+use crate::observe::{Dialect, Observer, RequestHead, RouteKind};
 use crate::pool::Pool;
 use crate::reply;
 use crate::tokens::TokenDesk;
@@ -50,7 +50,6 @@ pub(crate) struct Call {
     pub(crate) permit: Option<Permit>,
     kind: RouteKind,
     dialect: Dialect,
-    path: String,
 }
 
 /// Why a request goes no further.
@@ -108,7 +107,7 @@ impl Forwarder {
         let path = request.uri().path();
         let head = RequestHead { method: request.method(), path, headers: request.headers() };
         let observer = Observer::new(&head, self.desk.counts());
-        let kind = observer.kind();
+        let (kind, dialect) = (observer.kind(), observer.dialect());
         let mut span = self.recorder.span_at(capped_route(path), started);
         {
             let mut line = span.line_mut();
@@ -118,8 +117,7 @@ impl Forwarder {
         }
         let watch = Watch::new(started, observer, span);
         let guard = Guard::new(watch, self.desk.clone(), client, self.lifecycle.clone());
-        let dialect = observe::dialect(path);
-        Call { guard, permit: None, kind, dialect, path: path.to_owned() }
+        Call { guard, permit: None, kind, dialect }
     }
 
     async fn answer(&self, mut call: Call, request: Request<Incoming>) -> Response<Answer> {
@@ -224,7 +222,7 @@ impl Forwarder {
             }
         };
         parts.headers.remove(header::EXPECT);
-        match cap::cap(call.dialect, &call.path, &whole, max_tokens) {
+        match cap::cap(call.dialect, &whole, max_tokens) {
             Ok(None) => Ok(Upload::rewritten(whole, call.guard.watch().clone())),
             Ok(Some(capped)) => {
                 call.guard.edit(|line| line.capped_max_tokens = Some(max_tokens));

@@ -15,7 +15,7 @@ const HOP_BY_HOP: [HeaderName; 4] = [
 /// next hop needs to hear: chunked framing is made anew, and `TE: trailers` is passed on.
 pub(crate) fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     settle_framing(&mut headers);
-    if !HOP_BY_HOP.iter().any(|name| headers.contains_key(name)) {
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return headers;
     }
     let named = named_by_connection(&headers);

@@ -2,7 +2,7 @@
 //! some servers put there (TEI, TGI, `Server-Timing`).
 
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, SERVER};
+use http::header::CONTENT_ENCODING;
 
 use super::decode::Coding;
 
@@ -22,18 +22,27 @@ pub(super) enum Format {
 impl Format {
     /// Reads the value of a `Content-Type` header.
     fn from_header(value: &str) -> Format {
-        let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match kind.as_str() {
-            "text/event-stream" => Format::Events,
-            "application/x-ndjson"
-            | "application/ndjson"
-            | "application/jsonl"
-            | "application/x-jsonlines"
-            | "application/json-seq"
-            | "application/stream+json" => Format::Lines,
-            "application/json" | "text/json" => Format::Document,
-            other if other.ends_with("+json") => Format::Document,
-            _ => Format::Bytes,
+        const LINES: [&str; 6] = [
+            "application/x-ndjson",
+            "application/ndjson",
+            "application/jsonl",
+            "application/x-jsonlines",
+            "application/json-seq",
+            "application/stream+json",
+        ];
+        let kind = value.split(';').next().unwrap_or_default().trim();
+        let is = |known: &str| kind.eq_ignore_ascii_case(known);
+        let suffix = kind.len().checked_sub("+json".len()).and_then(|at| kind.get(at..));
+        if is("application/json") || is("text/json") {
+            Format::Document
+        } else if is("text/event-stream") {
+            Format::Events
+        } else if LINES.into_iter().any(is) {
+            Format::Lines
+        } else if suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case("+json")) {
+            Format::Document
+        } else {
+            Format::Bytes
         }
     }
 
@@ -60,28 +69,78 @@ pub(super) struct HeadFacts {
     pub(super) generate_ms: Option<f64>,
 }
 
+/// What the headers said, of two that say the same the first.
+#[derive(Default)]
+struct Said<'a> {
+    content_type: Option<&'a str>,
+    server: Option<&'a str>,
+    compute_tokens: Option<&'a str>,
+    prompt_tokens: Option<&'a str>,
+    generated_tokens: Option<&'a str>,
+    queue_time: Option<&'a str>,
+    tokenization_time: Option<&'a str>,
+    inference_time: Option<&'a str>,
+    /// encode, retrieve, rerank, generate.
+    stages_ms: [Option<f64>; 4],
+}
+
+impl<'a> Said<'a> {
+    fn hear(&mut self, name: &str, text: &'a str) {
+        let place = match name {
+            "content-type" => &mut self.content_type,
+            "server" => &mut self.server,
+            "x-compute-tokens" => &mut self.compute_tokens,
+            "x-prompt-tokens" => &mut self.prompt_tokens,
+            "x-generated-tokens" => &mut self.generated_tokens,
+            "x-queue-time" => &mut self.queue_time,
+            "x-tokenization-time" => &mut self.tokenization_time,
+            "x-inference-time" => &mut self.inference_time,
+            "server-timing" => return text.split(',').for_each(|metric| self.hear_stage(metric)),
+            _ => return,
+        };
+        place.get_or_insert(text);
+    }
+
+    /// One metric of `Server-Timing: encode;dur=12.3, retrieve;dur=4.5`.
+    fn hear_stage(&mut self, metric: &str) {
+        let mut parts = metric.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let stages = ["encode", "retrieve", "rerank", "generate"];
+        let Some(stage) = stages.iter().position(|stage| name.eq_ignore_ascii_case(stage)) else {
+            return;
+        };
+        let mut parts = parts.filter_map(|part| part.split_once('='));
+        let duration = parts.find(|(name, _)| name.trim().eq_ignore_ascii_case("dur"));
+        let ms = duration.and_then(|(_, value)| duration_ms(value.trim().trim_matches('"')));
+        self.stages_ms[stage] = self.stages_ms[stage].or(ms);
+    }
+}
+
 impl HeadFacts {
     /// Reads the head of an answer.
     pub(super) fn new(headers: &HeaderMap) -> HeadFacts {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let timing = |stage: &str| server_timing(headers, stage);
-        let inference = text("x-inference-time").and_then(duration_ms);
-        let tokenization = text("x-tokenization-time").and_then(duration_ms);
-        let content_type = text(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let mut said = Said::default();
+        for (name, value) in headers {
+            if let Ok(text) = value.to_str() {
+                said.hear(name.as_str(), text);
+            }
+        }
+        let ms = |text: Option<&str>| text.and_then(duration_ms);
+        let tokens = |text: Option<&str>| text.and_then(count);
+        let tokenization_ms = ms(said.tokenization_time).unwrap_or(0.0);
+        let [encode_ms, retrieve_ms, rerank_ms, generate_ms] = said.stages_ms;
         HeadFacts {
-            format: Format::from_header(content_type),
+            format: Format::from_header(said.content_type.unwrap_or_default()),
             coding: coding(headers),
-            is_llama_cpp: text(SERVER.as_str()) == Some("llama.cpp"),
-            prompt_tokens: text("x-compute-tokens")
-                .and_then(count)
-                .or_else(|| text("x-prompt-tokens").and_then(count)),
-            completion_tokens: text("x-generated-tokens").and_then(count),
-            queue_ms: text("x-queue-time").and_then(duration_ms),
-            work_ms: inference.map(|inference| inference + tokenization.unwrap_or(0.0)),
-            encode_ms: timing("encode"),
-            retrieve_ms: timing("retrieve"),
-            rerank_ms: timing("rerank"),
-            generate_ms: timing("generate"),
+            is_llama_cpp: said.server == Some("llama.cpp"),
+            prompt_tokens: tokens(said.compute_tokens).or(tokens(said.prompt_tokens)),
+            completion_tokens: tokens(said.generated_tokens),
+            queue_ms: ms(said.queue_time),
+            work_ms: ms(said.inference_time).map(|inference_ms| inference_ms + tokenization_ms),
+            encode_ms,
+            retrieve_ms,
+            rerank_ms,
+            generate_ms,
         }
     }
 }
@@ -102,19 +161,6 @@ fn count(text: &str) -> Option<u64> {
 
 fn duration_ms(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|ms: &f64| ms.is_finite() && *ms >= 0.0)
-}
-
-/// The duration of a stage in `Server-Timing: encode;dur=12.3, retrieve;dur=4.5`.
-fn server_timing(headers: &HeaderMap, stage: &str) -> Option<f64> {
-    let values = headers.get_all("server-timing").iter().filter_map(|value| value.to_str().ok());
-    let mut metrics = values.flat_map(|value| value.split(','));
-    metrics.find_map(|metric| {
-        let mut parts = metric.split(';').map(str::trim);
-        let named = parts.next()?.eq_ignore_ascii_case(stage);
-        let mut durations = parts.filter_map(|part| part.split_once('='));
-        let (_, value) = durations.find(|(name, _)| name.trim().eq_ignore_ascii_case("dur"))?;
-        named.then(|| duration_ms(value.trim().trim_matches('"'))).flatten()
-    })
 }
 
 #[cfg(test)]

@@ -195,18 +195,17 @@ impl<F: Copy> Scanner<F> {
         rest: &[u8],
         sink: &mut impl Sink<F>,
     ) -> usize {
-        match (left, rest) {
-            ([expected], [byte, ..]) if expected == byte => {
-                self.deliver(value, sink);
-                self.end_value();
-                1
-            }
-            ([expected, left @ ..], [byte, ..]) if expected == byte => {
-                self.state = State::Literal(value, left);
-                1
-            }
-            _ => self.give_up(),
+        let (now, later) = left.split_at(left.len().min(rest.len()));
+        if !rest.starts_with(now) {
+            return self.give_up();
         }
+        if later.is_empty() {
+            self.deliver(value, sink);
+            self.end_value();
+        } else {
+            self.state = State::Literal(value, later);
+        }
+        now.len()
     }
 
     fn advance_punctuation(&mut self, rest: &[u8], sink: &mut impl Sink<F>) -> usize {

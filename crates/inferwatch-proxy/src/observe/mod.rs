@@ -27,7 +27,7 @@ use http::header::{CONTENT_TYPE, UPGRADE};
 use http::{HeaderMap, Method, StatusCode};
 use inferwatch_record::{Outcome, ParseTrouble, RequestLine, TokensSrc};
 
-pub use route::{Dialect, RouteKind, dialect, route_kind};
+pub use route::{Dialect, RouteKind, route};
 
 use answer::Answer;
 use conclude::Seen;
@@ -78,6 +78,7 @@ pub enum BodyEnd {
 #[derive(Debug)]
 pub struct Observer {
     kind: RouteKind,
+    dialect: Dialect,
     is_head_request: bool,
     request: Request,
     request_bytes: u64,
@@ -93,7 +94,8 @@ impl Observer {
     /// Begins with the head of the request. `keep_text`: keep up to 40 KiB of the text that the
     /// model reads, for a tokenizer.
     pub fn new(head: &RequestHead<'_>, keep_text: bool) -> Observer {
-        let kind = refined_kind(head);
+        let (kind, dialect) = route(head.path);
+        let kind = refined_kind(head, kind);
         let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
         let claims = |kind: &[u8]| content_type.is_some_and(|value| value.starts_with(kind));
         let packed = headers::coding(head.headers) != Coding::Identity;
@@ -101,6 +103,7 @@ impl Observer {
         let read = kind != RouteKind::Opaque && !multipart;
         Observer {
             kind,
+            dialect,
             is_head_request: head.method == Method::HEAD,
             request: Request::new(keep_text && kind.is_model_work()),
             request_bytes: 0,
@@ -115,6 +118,11 @@ impl Observer {
     /// What the request asks for.
     pub fn kind(&self) -> RouteKind {
         self.kind
+    }
+
+    /// Whose shapes the caller expects.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Takes a piece of the request's body.
@@ -207,8 +215,7 @@ impl Observer {
 }
 
 /// The kind by path, unless method or headers speak against it.
-fn refined_kind(head: &RequestHead<'_>) -> RouteKind {
-    let kind = route_kind(head.path);
+fn refined_kind(head: &RequestHead<'_>, kind: RouteKind) -> RouteKind {
     if head.headers.contains_key(UPGRADE) || head.method == Method::CONNECT {
         RouteKind::Opaque
     } else if kind.is_model_work() && head.method != Method::POST {

@@ -125,22 +125,20 @@ const FOLDERS: &[(&str, RouteKind, Dialect)] = &[
     ("/api/blobs/", LongTransfer, Ollama),
 ];
 
-fn find(path: &str) -> Option<(RouteKind, Dialect)> {
+/// What a path (without query) asks for when it is posted to, and in whose shapes; OpenAI's if
+/// nobody knows.
+pub fn route(path: &str) -> (RouteKind, Dialect) {
+    known(path).unwrap_or((RouteKind::Unknown, OpenAi))
+}
+
+fn known(path: &str) -> Option<(RouteKind, Dialect)> {
     let path = path.trim_end_matches('/');
-    let end =
-        ROUTES.iter().filter(|(end, ..)| path.ends_with(end)).max_by_key(|(end, ..)| end.len());
+    // Few share the last byte: a cheap question before the dear one.
+    let last = path.as_bytes().last();
+    let fits = |end: &str| end.as_bytes().last() == last && path.ends_with(end);
+    let end = ROUTES.iter().filter(|(end, ..)| fits(end)).max_by_key(|(end, ..)| end.len());
     end.or_else(|| FOLDERS.iter().find(|(folder, ..)| path.contains(folder)))
         .map(|&(_, kind, dialect)| (kind, dialect))
-}
-
-/// What a path (without query) asks for when it is posted to.
-pub fn route_kind(path: &str) -> RouteKind {
-    find(path).map_or(RouteKind::Unknown, |(kind, _)| kind)
-}
-
-/// Whose shapes a path (without query) speaks; OpenAI's if nobody knows.
-pub fn dialect(path: &str) -> Dialect {
-    find(path).map_or(OpenAi, |(_, dialect)| dialect)
 }
 
 #[cfg(test)]
@@ -148,7 +146,7 @@ mod tests {
     use super::*;
 
     fn check(path: &str, kind: RouteKind, spoken: Dialect) {
-        assert_eq!((route_kind(path), dialect(path)), (kind, spoken), "{path}");
+        assert_eq!(route(path), (kind, spoken), "{path}");
     }
 
     #[test]
