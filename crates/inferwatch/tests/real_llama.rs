@@ -356,8 +356,10 @@ fn the_tokenizer_counts() {
     let model = env("INFERWATCH_LLAMA_MODEL");
     let proxy = llama.behind(&["--tokenizer", &model]);
     let text = "Count these: naïve café, 12345, <|im_start|>, 東京.";
-    let body = json!({"prompt": text, "n_predict": 900, "stream": true, "ignore_eos": true});
-    let mut client = proxy.client(post("/completion", &body.to_string()));
+    let messages = json!([{"role": "user", "content": text}]);
+    let fields =
+        json!({"messages": messages, "max_tokens": 900, "stream": true, "ignore_eos": true});
+    let mut client = proxy.client(chat(fields));
     client.until(b"\"content\":\"");
     drop(client);
     let line = proxy.request(0);

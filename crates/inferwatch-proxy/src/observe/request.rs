@@ -72,6 +72,8 @@ struct Facts {
     text_chars: u64,
     query_chars: u64,
     kept: Option<Vec<u8>>,
+    /// What is kept next belongs to another text.
+    separate: bool,
 }
 
 /// The reader of one request body.
@@ -159,6 +161,9 @@ impl Facts {
         self.text_bytes += piece.len() as u64;
         self.text_chars += chars;
         self.query_chars += if is_query { chars } else { 0 };
+        if std::mem::take(&mut self.separate) {
+            self.keep(b"\n");
+        }
         self.keep(piece);
     }
 
@@ -185,9 +190,7 @@ impl Facts {
             Ask::Inputs | Ask::TeiInputs => self.flat_texts |= nesting == 1,
             _ => {}
         }
-        if !matches!(ask, Ask::Model | Ask::Name) {
-            self.keep(b"\n");
-        }
+        self.separate |= !matches!(ask, Ask::Model | Ask::Name) && self.text_bytes > 0;
     }
 }
 

@@ -223,3 +223,62 @@ impl Framer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes frames down: data in brackets, errors in braces, `.` for the end of an event, `D`.
+    fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let mut framer = Framer::default();
+        let mut frames = String::new();
+        let mut write = |framed: Framed<'_>| match framed {
+            Framed::Data(bytes) => frames += &format!("[{}]", bytes.escape_ascii()),
+            Framed::ErrorData(bytes) => frames += &format!("{{{}}}", bytes.escape_ascii()),
+            Framed::EndOfEvent => frames.push('.'),
+            Framed::Done => frames.push('D'),
+        };
+        pieces.into_iter().for_each(|piece| framer.feed(piece, &mut write));
+        framer.finish(&mut write);
+        // Where data is cut does not matter.
+        frames.replace("][", "").replace("}{", "")
+    }
+
+    fn check(stream: &str, expected: &str) {
+        assert_eq!(frames([stream.as_bytes()]), expected, "{stream:?}");
+        assert_eq!(frames(stream.as_bytes().chunks(1)), expected, "{stream:?} byte by byte");
+    }
+
+    #[test]
+    fn every_way_to_write_an_event_is_read() {
+        check("data: a\n\ndata:b\n\n", "[a].[b].");
+        check("data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", "[a\\nb].[c].");
+        check("data: a\rdata: b\r\rdata: c\r\r", "[a\\nb].[c].");
+        check("\u{feff}data: a\n\n", "[a].");
+        check("data: a", "[a].");
+        check(": ping\n\n:\n\ndata: a\n: ping\ndata: b\n\n", "[a\\nb].");
+        check("event: x\nid: 1\nretry: 2\ndatax: no\ndata\ndata: a\n\n", "[a].");
+        check("data:  a\n\n", "[ a].");
+        check("data:\n\ndata: \n\n", "");
+    }
+
+    #[test]
+    fn the_end_mark_is_told_from_data_that_begins_like_it() {
+        check("data: [DONE]\n\n", "D");
+        check("data:[DONE] \n\ndata: a\n\n", "D[a].");
+        check("data: [DONE]", "D");
+        check("data: [DO\n\n", "[[DO].");
+        check("data: [DOG]\n\n", "[[DOG]].");
+        check("data: [1]\n\n", "[[1]].");
+        check("data: [D", "[[D].");
+        check("data: a\ndata: [DONE]\n\n", "[a\\n[DONE]].");
+    }
+
+    #[test]
+    fn errors_outside_the_events_are_read() {
+        check("error: {\"code\":5}\n\n", "{{\"code\":5}}.".replace("\"", "\\\"").as_str());
+        check("data: a\n\nerror: b\n\ndata: c\n\n", "[a].{b}.[c].");
+        check("{x}\ndata: a\n\n", "[{x}].[a].");
+        check("{x}", "[{x}].");
+    }
+}
