@@ -32,6 +32,7 @@ test: fmt lint unit demo-check doc fuzz-smoke ## all that the gate runs
 .PHONY: fmt
 fmt:
 	@$(timed) cargo fmt --all --check
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: lint
 lint:

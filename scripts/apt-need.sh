@@ -8,4 +8,5 @@ for pair in "$@"; do
 done
 ((${#missing[@]})) || exit 0
 echo "installing ${missing[*]}" >&2
-{ apt-get update -qq && apt-get install -y -qq "${missing[@]}"; } >&2
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null

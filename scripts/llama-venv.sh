@@ -17,7 +17,8 @@ fi
 ensure_venv_module() {
     python3 -c 'import ensurepip, venv' 2>/dev/null && return
     say "installing python3-venv"
-    { apt-get update -qq && apt-get install -y -qq python3-venv; } >&2
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
 }
 
 make_venv() {

@@ -1,0 +1,1 @@
+"""The parts of the proxy's benchmark; `../bench.py` runs them."""
