@@ -34,6 +34,11 @@ fn ollama_chats_in_lines() {
         "queue_ms": 70, "coalesced": true, "decode_tokens_per_s": 100,
     });
     check(&whole, expected);
+    // First token at 20 ms: 4 ms of load and 6 ms of prompt leave 10 ms of queue.
+    let spaced = [String::new(), line("Hel"), line("lo"), format!("{last}\n")];
+    let pieces = spaced.each_ref().map(String::as_str);
+    let spaced = timed(Exchange::post("/api/chat", request, LINES, ""), &pieces);
+    check(&spaced, json!({"ttft_ms": 20, "queue_ms": 10, "load_ms": 4}));
     let cut = Exchange::post("/api/chat", request, LINES, &(line("Hel") + &line("lo")));
     let unfinished =
         json!({"outcome": "truncated", "prompt_tokens": null, "completion_tokens": null});

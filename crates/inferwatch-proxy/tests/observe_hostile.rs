@@ -125,6 +125,8 @@ fn strings_that_are_no_text_stay_harmless() {
         check(&bytes(JSON, &body), json!({"model": expected, "parse": null}));
     };
     model(b"a\xffb", Some("a\u{fffd}b"));
+    let long = [b"\xff".as_slice(), "y".repeat(300).as_bytes()].concat();
+    model(&long, Some(&format!("\u{fffd}{}", "y".repeat(255))));
     model(b"a\0b\nc", Some("a\0b\nc"));
     model(b"\\ud83d\\ude00", Some("\u{1f600}"));
     model(b"\\ud83d", Some("\u{fffd}"));
