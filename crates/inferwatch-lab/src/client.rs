@@ -12,6 +12,8 @@ use crate::sse::Framing;
 use crate::wire::{BodyReader, Malformed, ResponseHead};
 
 const MAX_HEAD_BYTES: usize = 1 << 20;
+/// Room for a read: what has come is not to be cut by it.
+const READ_BYTES: usize = 64 << 10;
 
 /// What kept a client from its answer.
 #[derive(Debug)]
@@ -134,6 +136,7 @@ impl Client {
     }
 
     async fn read_more(&mut self) -> Result<usize, Trouble> {
+        self.buffer.reserve(READ_BYTES);
         let read = self.stream.read_buf(&mut self.buffer).await.map_err(Trouble::Reset)?;
         self.received_bytes += read as u64;
         Ok(read)

@@ -173,9 +173,9 @@ async fn die_after(mut client: Client, after_bytes: u64, reset: bool) -> Result<
         }
     }
     if reset {
-        client.reset()
+        client.reset();
     } else {
-        client.close()
+        client.close();
     }
     Ok(())
 }

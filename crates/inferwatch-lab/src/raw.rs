@@ -20,6 +20,7 @@ use crate::wire::RequestHead;
 
 const LISTEN_BACKLOG: u32 = 4096;
 const MAX_HEAD_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 16 << 10;
 
 type Handler = dyn Fn(&Request) -> Script + Send + Sync;
 type HeadHandler = dyn Fn(&RequestHead) -> OnHead + Send + Sync;
@@ -206,6 +207,7 @@ impl Connection {
     }
 
     async fn read_more(&mut self) -> Result<(), Ended> {
+        self.buffer.reserve(READ_BYTES);
         match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err(Ended::ByPeer(CloseKind::Fin)),
             _ => Ok(()),
