@@ -13,7 +13,7 @@ mod word;
 pub use tree::{Node, Sink, Value};
 
 use skip::{Skip, Skipped};
-use unescape::Unescape;
+use unescape::{Unescape, find_stop};
 use word::Word;
 
 /// Wanted keys nested deeper than this are skipped.
@@ -167,16 +167,34 @@ impl<F: Copy> Scanner<F> {
     }
 
     fn advance_key(&mut self, rest: &[u8]) -> usize {
+        if let Some(key) = self.whole_key(rest) {
+            self.end_key(Some(key));
+            return key.len() + 1;
+        }
         let word = &mut self.word;
         match self.unescape.feed(rest, &mut |piece| word.push(piece)) {
             Ok((taken, ended)) => {
                 if ended {
-                    self.state = State::Colon;
+                    let word = std::mem::take(&mut self.word);
+                    self.end_key(word.get());
                 }
                 taken
             }
             Err(_) => self.give_up(),
         }
+    }
+
+    /// The key, if it lies before us whole and as it is: nearly every one does.
+    fn whole_key<'a>(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let begins = self.unescape.is_plain() && self.word.is_empty();
+        let end = find_stop(rest).filter(|_| begins)?;
+        (rest.get(end) == Some(&b'"')).then(|| rest.get(..end)).flatten()
+    }
+
+    fn end_key(&mut self, key: Option<&[u8]>) {
+        let object = self.top().map(|frame| frame.node);
+        self.node = object.zip(key).and_then(|(node, key)| node.child(key));
+        self.state = State::Colon;
     }
 
     fn advance_number(&mut self, rest: &[u8], sink: &mut impl Sink<F>) -> usize {
@@ -215,7 +233,7 @@ impl<F: Copy> Scanner<F> {
         }
         match (self.state, byte) {
             (State::KeyOrEnd | State::Key, b'"') => self.begin_key(),
-            (State::Colon, b':') => self.begin_member(),
+            (State::Colon, b':') => self.state = State::Value,
             (State::AfterValue, b',') => self.next_value(),
             (State::ValueOrEnd | State::AfterValue, b']') => self.close(true, sink),
             (State::KeyOrEnd | State::AfterValue, b'}') => self.close(false, sink),
@@ -229,15 +247,6 @@ impl<F: Copy> Scanner<F> {
         self.word.clear();
         self.unescape = Unescape::default();
         self.state = State::KeyText;
-    }
-
-    fn begin_member(&mut self) {
-        let object = self.top().map(|frame| frame.node);
-        self.node = match (object, self.word.get()) {
-            (Some(node), Some(key)) => node.child(key),
-            _ => None,
-        };
-        self.state = State::Value;
     }
 
     fn next_value(&mut self) {

@@ -190,8 +190,9 @@ impl Observer {
     /// The text of the request for a tokenizer, if it was asked for and kept whole and nobody
     /// reported a count.
     pub fn take_text(&mut self) -> Option<String> {
+        let text = self.request.take_text()?;
         let counted = Tokens::new(&self.seen(BodyEnd::Complete, Duration::ZERO)).src;
-        self.request.take_text().filter(|_| counted == TokensSrc::None)
+        (counted == TokensSrc::None).then_some(text)
     }
 
     fn seen(&self, how: BodyEnd, end: Duration) -> Seen<'_> {

@@ -27,6 +27,11 @@ enum Place {
 }
 
 impl Unescape {
+    /// Whether the next byte stands for itself.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.place, Place::Plain) && self.high.is_none()
+    }
+
     /// Reads on, handing decoded pieces to `out`; returns the bytes taken and whether the closing
     /// quote was among them.
     pub(super) fn feed(
@@ -59,7 +64,7 @@ impl Unescape {
     }
 
     fn plain(&mut self, rest: &[u8], out: &mut impl FnMut(&[u8])) -> (usize, bool) {
-        let stop = memchr2(b'"', b'\\', rest);
+        let stop = find_stop(rest);
         let run = rest.get(..stop.unwrap_or(rest.len())).unwrap_or_default();
         let ended = stop.is_some_and(|stop| rest.get(stop) == Some(&b'"'));
         if !run.is_empty() || ended {
@@ -130,6 +135,16 @@ impl Unescape {
             emit(char::REPLACEMENT_CHARACTER, out);
         }
     }
+}
+
+/// Keys and most values are short: looked at byte by byte they cost less than the call of a search.
+const SHORT_BYTES: usize = 16;
+
+/// Where the plain run ends: at the closing quote or a backslash.
+pub(super) fn find_stop(bytes: &[u8]) -> Option<usize> {
+    let (short, long) = bytes.split_at(bytes.len().min(SHORT_BYTES));
+    let near = short.iter().position(|&byte| byte == b'"' || byte == b'\\');
+    near.or_else(|| memchr2(b'"', b'\\', long).map(|far| far + SHORT_BYTES))
 }
 
 fn emit(decoded: char, out: &mut impl FnMut(&[u8])) {

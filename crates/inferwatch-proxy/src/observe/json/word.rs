@@ -18,6 +18,11 @@ impl Default for Word {
 }
 
 impl Word {
+    /// Whether nothing has been added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0 && !self.overlong
+    }
+
     /// Begins a new word.
     pub(super) fn clear(&mut self) {
         self.len = 0;
