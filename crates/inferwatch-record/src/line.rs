@@ -96,7 +96,7 @@ pub struct RequestLine {
     pub bytes_in: Option<u64>,
     /// Size of the answer's body, as far as it came.
     pub bytes_out: Option<u64>,
-    /// What the request asked to generate at most, when an admission cap lowered it.
+    /// The cap that replaced what the request asked to generate at most.
     pub capped_max_tokens: Option<u64>,
     /// Why the observer saw less of this request than usual.
     pub parse: Option<ParseTrouble>,
