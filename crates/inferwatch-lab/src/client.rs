@@ -28,6 +28,8 @@ pub enum Trouble {
     Cut,
     /// What came is not HTTP/1.1.
     Malformed(Malformed),
+    /// As much came as this client wanted to live for ([`Client::stop_after`]).
+    Stopped,
 }
 
 impl Trouble {
@@ -39,6 +41,7 @@ impl Trouble {
             Trouble::ClosedBeforeHead => "closed_before_head",
             Trouble::Cut => "cut",
             Trouble::Malformed(_) => "malformed",
+            Trouble::Stopped => "stopped",
         }
     }
 }
@@ -51,6 +54,7 @@ impl fmt::Display for Trouble {
             Trouble::ClosedBeforeHead => f.write_str("the server closed before its head was whole"),
             Trouble::Cut => f.write_str("the server closed inside the body"),
             Trouble::Malformed(e) => e.fmt(f),
+            Trouble::Stopped => f.write_str("this client has had its bytes"),
         }
     }
 }
@@ -84,6 +88,7 @@ pub struct Client {
     stream: TcpStream,
     buffer: Vec<u8>,
     received_bytes: u64,
+    stop_at_bytes: u64,
 }
 
 impl Client {
@@ -94,7 +99,7 @@ impl Client {
     pub async fn connect(addr: SocketAddr) -> Result<Client, Trouble> {
         let stream = TcpStream::connect(addr).await.map_err(Trouble::Connect)?;
         stream.set_nodelay(true).map_err(Trouble::Connect)?;
-        Ok(Client { stream, buffer: Vec::new(), received_bytes: 0 })
+        Ok(Client { stream, buffer: Vec::new(), received_bytes: 0, stop_at_bytes: u64::MAX })
     }
 
     /// Sends these bytes as they are.
@@ -127,6 +132,11 @@ impl Client {
         self.received_bytes
     }
 
+    /// Reads this many bytes more and then none: every later read is [`Trouble::Stopped`].
+    pub fn stop_after(&mut self, bytes: u64) {
+        self.stop_at_bytes = self.received_bytes.saturating_add(bytes);
+    }
+
     /// The address of this end.
     ///
     /// # Errors
@@ -137,7 +147,12 @@ impl Client {
 
     async fn read_more(&mut self) -> Result<usize, Trouble> {
         self.buffer.reserve(READ_BYTES);
-        let read = self.stream.read_buf(&mut self.buffer).await.map_err(Trouble::Reset)?;
+        let room = self.stop_at_bytes - self.received_bytes;
+        if room == 0 {
+            return Err(Trouble::Stopped);
+        }
+        let mut limited = (&mut self.stream).take(room);
+        let read = limited.read_buf(&mut self.buffer).await.map_err(Trouble::Reset)?;
         self.received_bytes += read as u64;
         Ok(read)
     }

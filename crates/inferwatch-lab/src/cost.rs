@@ -35,6 +35,13 @@ impl Cost {
         payment: Payment::Sleep,
     };
 
+    /// Measures this machine now, so that the first request does not wait for it.
+    pub(crate) fn calibrate(&self) {
+        if self.payment == Payment::Cpu {
+            rounds_per_second();
+        }
+    }
+
     /// Pays `amount`, asking `cancelled` between slices; `false` if it was cancelled.
     pub(crate) fn pay(&self, amount: Duration, cancelled: impl Fn() -> bool) -> bool {
         let mut left = amount;

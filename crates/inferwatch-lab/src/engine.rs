@@ -99,6 +99,7 @@ impl Engine {
     /// # Errors
     /// A thread cannot be started.
     pub(crate) fn start(slots: usize, cost: Cost) -> io::Result<Engine> {
+        cost.calibrate();
         let (jobs, queue) = mpsc::channel();
         let queue = Arc::new(Mutex::new(queue));
         let counts = Arc::new(Counts::default());

@@ -21,7 +21,8 @@ use report::{Report, Tally};
 pub struct Death {
     /// Probability that a request's client dies (0 to 1).
     pub probability: f64,
-    /// It dies after a random number of bytes received below this.
+    /// It dies after a random number of bytes received below this, or at the end of a shorter
+    /// answer (which then counts as completed).
     pub max_bytes: u64,
 }
 
@@ -154,30 +155,24 @@ impl<'p> Exchange<'p> {
         };
         let sent_at = Instant::now();
         client.send(self.bytes).await.map_err(kind)?;
-        if let Some((after_bytes, reset)) = self.death {
-            die_after(client, after_bytes, reset).await.map_err(kind)?;
-            return Ok(Ended::Died);
+        let Some((after_bytes, reset)) = self.death else {
+            let read = read(&mut client, &self.plan.method, sent_at, tally).await;
+            *slot = read.map_err(kind)?.then_some(client);
+            return Ok(Ended::Complete);
+        };
+        client.stop_after(after_bytes);
+        let ended = match read(&mut client, &self.plan.method, sent_at, tally).await {
+            Ok(_) => Ended::Complete,
+            Err(Trouble::Stopped) => Ended::Died,
+            Err(trouble) => return Err(kind(trouble)),
+        };
+        if reset {
+            client.reset();
+        } else {
+            client.close();
         }
-        let keeps_alive =
-            read(&mut client, &self.plan.method, sent_at, tally).await.map_err(kind)?;
-        *slot = keeps_alive.then_some(client);
-        Ok(Ended::Complete)
+        Ok(ended)
     }
-}
-
-async fn die_after(mut client: Client, after_bytes: u64, reset: bool) -> Result<(), Trouble> {
-    let mark = client.received_bytes() + after_bytes;
-    while client.received_bytes() < mark {
-        if client.read_some().await?.is_empty() {
-            break;
-        }
-    }
-    if reset {
-        client.reset();
-    } else {
-        client.close();
-    }
-    Ok(())
 }
 
 async fn read(

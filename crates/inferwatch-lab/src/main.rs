@@ -41,9 +41,10 @@ async fn upstream(args: UpstreamArgs) -> Result<()> {
         .with_context(|| format!("cannot listen on {listen}"))?;
     say(format_args!("listening on {}", upstream.addr()))?;
     tokio::signal::ctrl_c().await?;
+    let requests: usize = upstream.requests_per_connection().iter().sum();
     let (completed, cancelled) =
         (upstream.counts().completed_count(), upstream.counts().cancelled_count());
-    say(format_args!("{completed} requests completed, {cancelled} cancelled"))
+    say(format_args!("{requests} requests; {completed} worked to the end, {cancelled} cancelled"))
 }
 
 async fn replay(args: ReplayArgs) -> Result<()> {

@@ -77,11 +77,11 @@ async fn errors_are_counted_by_kind() {
 #[tokio::test]
 async fn the_same_seed_kills_the_same_clients() {
     let upstream = RawUpstream::start(|_| Script::answer(200, "text/plain", &[b'x'; 500])).unwrap();
-    let deaths = async |seed, probability| {
+    let deaths = async |seed, probability, max_bytes| {
         let plan = Plan {
             requests_count: Some(100),
             connections: 4,
-            death: Some(Death { probability, max_bytes: 400 }),
+            death: Some(Death { probability, max_bytes }),
             seed,
             ..Plan::new(upstream.addr(), "GET", request("GET", "/", &[], b""))
         };
@@ -89,9 +89,11 @@ async fn the_same_seed_kills_the_same_clients() {
         assert_eq!(report.deaths_count + report.completed_count, 100, "{:?}", report.errors);
         report.deaths_count
     };
-    let some = deaths(1, 0.3).await;
+    let some = deaths(1, 0.3, 400).await;
     assert!((15..45).contains(&some), "{some}");
-    assert_eq!(deaths(1, 0.3).await, some);
-    assert_eq!(deaths(1, 0.0).await, 0);
-    assert_eq!(deaths(1, 1.0).await, 100);
+    assert_eq!(deaths(1, 0.3, 400).await, some);
+    assert_eq!(deaths(1, 0.0, 400).await, 0);
+    assert_eq!(deaths(1, 1.0, 400).await, 100);
+    let short = deaths(1, 1.0, 1_000_000).await;
+    assert!(short < 100, "an answer that ends before its client dies is complete: {short}");
 }

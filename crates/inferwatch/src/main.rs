@@ -1,5 +1,5 @@
 //! `inferwatch`: parse, run, say what went wrong. Exit status 0, or 2 when it could not be done.
-#![expect(clippy::print_stderr, clippy::print_stdout, reason = "this is the program")]
+#![expect(clippy::print_stderr, reason = "this is the program")]
 
 mod args;
 mod cmd;

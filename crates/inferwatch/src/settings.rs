@@ -59,7 +59,7 @@ pub(crate) fn resolve(said: &[Saying]) -> Result<Settings, Vec<String>> {
     let drain_timeout = reader.read("drain_timeout", duration);
     let off = |key: &str| limits.is_none() && ["max_queue", "queue_timeout"].contains(&key);
     let text = |key: &&'static str| text_of(said, key).filter(|_| !off(key));
-    let texts = KEYS.iter().map(|key| (*key, text(&key))).collect();
+    let texts = KEYS.iter().map(|key| (*key, text(key))).collect();
     match (upstream, listen, log, on_abort, drain_timeout) {
         (Some(upstream), Some(listen), Some(log), Some(on_abort), Some(drain_timeout))
             if reader.mistakes.is_empty() =>
