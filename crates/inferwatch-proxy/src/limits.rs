@@ -115,10 +115,14 @@ mod tests {
         Admission::new(Limits { max_inflight, max_queue, queue_timeout })
     }
 
+    async fn place(door: &Arc<Admission>) -> Permit {
+        door.enter().await.unwrap_or_else(|refused| panic!("no free place: {refused:?}"))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn first_come_first_served_and_no_more() {
         let door = admission(1, 2);
-        let first = door.enter().await.ok().expect("a free place");
+        let first = place(&door).await;
         let order = Arc::new(std::sync::Mutex::new(Vec::new()));
         let tasks: Vec<_> = (0..2)
             .map(|n| {
@@ -144,7 +148,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_ends() {
         let door = admission(1, 1);
-        let _held = door.enter().await.ok().expect("a free place");
+        let _held = place(&door).await;
         assert_eq!(door.enter().await.err().map(|r| r.why), Some("queue time-out"));
         assert_eq!(door.waiting.load(Relaxed), 0);
         let gave_up = tokio::time::timeout(Duration::from_secs(1), door.enter()).await;
