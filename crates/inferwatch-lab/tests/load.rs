@@ -97,3 +97,27 @@ async fn the_same_seed_kills_the_same_clients() {
     let short = deaths(1, 1.0, 1_000_000).await;
     assert!(short < 100, "an answer that ends before its client dies is complete: {short}");
 }
+
+#[tokio::test]
+async fn a_random_mix_of_faults_and_deaths_leaves_no_slot_behind() {
+    let upstream = FakeUpstream::start(Settings::default()).unwrap();
+    let faults = fault::FORMS.lines().filter_map(|line| line.split_whitespace().next());
+    let ask = |fault| post(fault, r#"{"prompt":"a b","stream":true,"max_tokens":8}"#);
+    let plan = Plan {
+        requests: faults.map(ask).collect(),
+        requests_count: Some(600),
+        connections: 8,
+        timeout: Some(Duration::from_millis(300)),
+        death: Some(Death { probability: 0.5, max_bytes: 1500 }),
+        ..Plan::new(upstream.addr(), "POST", Vec::new())
+    };
+    let report = run(plan).await;
+    let failed: u64 = report.errors.values().sum();
+    assert_eq!(report.completed_count + report.deaths_count + failed, 600);
+    assert!(report.completed_count > 50 && report.deaths_count > 50 && failed > 50, "{report:?}");
+    upstream.idle().await;
+    let counts = upstream.counts();
+    let worked = counts.completed_count() + counts.cancelled_count();
+    // Two of the twelve forms (an error status, no answer) never reach a slot.
+    assert!((1..=500).contains(&worked), "{worked}");
+}
