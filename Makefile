@@ -41,7 +41,7 @@ lint:
 
 .PHONY: unit
 unit:
-	@$(with_llama); $(timed) cargo test --locked --workspace
+	@$(with_llama); $(timed) cargo test --locked --workspace --no-fail-fast
 
 # The demo with the debug binary that the tests have just built.
 .PHONY: demo-check
