@@ -1,7 +1,7 @@
 """A stream server whose events carry their send time, and the client that reads the delays.
 
 Usage: streams.py serve PORT; streams.py read PORT STREAMS EVENTS_PER_S SECONDS.
-The client prints JSON. Both ends are on one machine, so the monotonic clock is the same. Every event
+The client prints `begun` and `ended` around the events, then JSON. Both ends are on one machine, so the monotonic clock is the same. Every event
 is a write of its own at a random phase: no two streams are in step.
 """
 
@@ -24,8 +24,10 @@ DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 SENT_AT = re.compile(rb'"id":"chatcmpl-(\d{19})"')
 # Longer than what the pattern can have matched of a cut event.
 TAIL_BYTES = 40
-# Streams begin when all connections are there.
-SETTLE_S = 2.0
+# Events begin when every connection has been there for a while, and streams end a while after them.
+CONNECT_S = 1.0
+CONNECT_S_PER_STREAM = 0.0025
+SETTLE_S = 0.5
 
 VECTOR = b",".join(b"%.7f" % random.uniform(-0.1, 0.1) for _ in range(384))
 ITEM = b'{"object":"embedding","index":0,"embedding":[' + VECTOR + b"]},"
@@ -36,7 +38,7 @@ CLOSING = (b'{"object":"embedding","index":1,"embedding":[0.5]}],'
 
 
 class Server(asyncio.Protocol):
-    """Answers /stream?count=&gap_s= with events and /v1/embeddings?pieces= with a large body."""
+    """Answers /...?count=&gap_s=&begin_s= with events and /v1/embeddings?pieces= with a large body."""
 
     def __init__(self):
         self.pending = b""
@@ -69,21 +71,21 @@ class Server(asyncio.Protocol):
         answer = self.embed if "embed" in url.path else self.stream
         self.task = asyncio.ensure_future(answer(**query))
 
-    async def stream(self, count, gap_s):
+    async def stream(self, count, gap_s, begin_s):
         loop = asyncio.get_running_loop()
         self.transport.write(STREAM_HEAD)
-        first = loop.time() + SETTLE_S + random.uniform(0, gap_s)
+        first = begin_s + random.uniform(0, gap_s)
         loop.call_at(first, self.send_event, loop, first, gap_s, int(count))
 
     def send_event(self, loop, due, gap_s, left):
         if self.transport.is_closing():
             return
-        if left == 0:
-            self.transport.write(DONE)
-            return
         event = EVENT % time.monotonic_ns()
         self.transport.write(b"%x\r\n%b\r\n" % (len(event), event))
-        loop.call_at(due + gap_s, self.send_event, loop, due + gap_s, gap_s, left - 1)
+        if left > 1:
+            loop.call_at(due + gap_s, self.send_event, loop, due + gap_s, gap_s, left - 1)
+        else:
+            loop.call_later(gap_s + 2 * SETTLE_S, self.transport.write, DONE)
 
     async def embed(self, pieces):
         length = len(OPENING) + int(pieces) * len(PIECE) + len(CLOSING)
@@ -127,16 +129,28 @@ async def serve(port):
     await server.serve_forever()
 
 
+def request(count, gap_s, begin_s):
+    body = b'{"stream":true}'
+    return (b"POST /v1/chat/completions?count=%d&gap_s=%f&begin_s=%f HTTP/1.1\r\nHost: lab\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (count, gap_s, begin_s, len(body), body))
+
+
 async def read(port, streams, events_per_s, seconds):
-    loop, count, body = asyncio.get_running_loop(), int(events_per_s * seconds), b'{"stream":true}'
-    request = (b"POST /v1/chat/completions?count=%d&gap_s=%f HTTP/1.1\r\nHost: lab\r\n"
-               b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-               % (count, 1 / events_per_s, len(body), body))
+    loop, count, gap_s = asyncio.get_running_loop(), int(events_per_s * seconds), 1 / events_per_s
+    begin_s = loop.time() + CONNECT_S + CONNECT_S_PER_STREAM * streams
     readers = []
     for _ in range(streams):
         transport, reader = await loop.create_connection(Reader, "127.0.0.1", port)
-        transport.write(request)
+        transport.write(request(count, gap_s, begin_s))
         readers.append(reader)
+    settled_s = begin_s - SETTLE_S - loop.time()
+    if settled_s < 0:
+        raise SystemExit("streams: connecting took too long")
+    await asyncio.sleep(settled_s)
+    print("begun", flush=True)
+    await asyncio.sleep(begin_s + seconds + gap_s + SETTLE_S - loop.time())
+    print("ended", flush=True)
     await asyncio.gather(*(reader.done for reader in readers))
     if any(len(reader.delays_ms) != count for reader in readers):
         raise SystemExit("streams: events are missing")
