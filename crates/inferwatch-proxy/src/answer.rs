@@ -41,6 +41,8 @@ pub(crate) struct Relay {
     pool: Arc<Pool>,
     permit: Option<Permit>,
     on_abort: OnAbort,
+    /// The upstream is likely to take another request over the same connection.
+    reusable: bool,
     /// The upstream broke off; told to the client once it has what came before.
     broken: Option<hyper::Error>,
 }
@@ -53,8 +55,9 @@ impl Relay {
         pool: Arc<Pool>,
         permit: Option<Permit>,
         on_abort: OnAbort,
+        reusable: bool,
     ) -> Self {
-        let mut relay = Relay { body, link, guard, pool, permit, on_abort, broken: None };
+        let mut relay = Relay { body, link, guard, pool, permit, on_abort, reusable, broken: None };
         if relay.body.is_end_stream() {
             relay.finish(BodyEnd::Complete, None);
         }
@@ -111,7 +114,7 @@ impl Relay {
 
     fn finish(&mut self, how: BodyEnd, error: Option<String>) {
         let link = self.link.take();
-        if let (BodyEnd::Complete, Some(link)) = (how, link) {
+        if let (BodyEnd::Complete, true, Some(link)) = (how, self.reusable, link) {
             self.pool.give_back(link, Instant::now());
         }
         self.permit = None;

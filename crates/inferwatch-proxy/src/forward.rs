@@ -277,7 +277,9 @@ impl Forwarder {
             response.into_parts()
         };
         let permit = call.permit.take();
-        let relay = Relay::new(body, link, call.guard, self.pool.clone(), permit, self.on_abort);
+        let reusable = !headers::is_event_stream(&parts.headers);
+        let relay =
+            Relay::new(body, link, call.guard, self.pool.clone(), permit, self.on_abort, reusable);
         let mut response = Response::from_parts(parts, Answer::Upstream(Some(Box::new(relay))));
         let kept = headers::end_to_end(std::mem::take(response.headers_mut()));
         *response.headers_mut() = kept;

@@ -64,6 +64,13 @@ pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
+/// Whether the answer is an event stream. llama-server announces keep-alive and closes after one all
+/// the same, often a moment later than its last chunk: a request sent into that gap would be lost.
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
+    kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"))
+}
+
 /// The trace id in a `traceparent` header (W3C Trace Context), if the header is well formed.
 pub(crate) fn trace_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;

@@ -116,6 +116,27 @@ async fn a_kept_connection_that_the_upstream_closed_costs_nothing() {
     assert!(lines.iter().all(|line| line.outcome == Some(Outcome::Ok)), "{lines:?}");
 }
 
+/// As llama-server does: keep-alive announced, then a close a moment after the stream.
+#[tokio::test]
+async fn a_connection_that_carried_a_stream_is_not_used_again() {
+    let upstream = start(Options::default(), || {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+            Keep-Alive: timeout=5, max=100\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let body = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
+        Script::new().send(head).send(body).wait(Duration::from_millis(1)).fin()
+    });
+    let world = World::before(&upstream).await;
+    let mut client = world.client("").await;
+    for _ in 0..20 {
+        client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        client.until(b"\r\n0\r\n\r\n").await;
+    }
+    drop(client);
+    let lines = world.requests().await;
+    assert!(lines.iter().all(|line| line.status == Some(200)), "{lines:?}");
+    assert_eq!(upstream.requests_per_connection(), [1; 20]);
+}
+
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let upstream =
