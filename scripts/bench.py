@@ -1,6 +1,7 @@
 """Measures the proxy beside no proxy, nginx and haproxy, in turn in the same run; see `--help`.
 
-Results go to bench-runs/DATE-proxy.md and .json, those of `--quick` to target/bench.
+Results go to bench-runs/DATE-proxy.md and .json (DATE-proxy-one-core with `--one-core`), those of
+`--quick` to target/bench.
 """
 
 import argparse
@@ -36,6 +37,8 @@ def arguments():
     parser = argparse.ArgumentParser(description="Measures the proxy beside nginx and haproxy.")
     parser.add_argument("--quick", action="store_true", help="two short rounds")
     parser.add_argument("--rounds", type=int, help="at least 5 for a figure to believe")
+    parser.add_argument("--one-core", action="store_true",
+                        help="everything on one core: no idle core is woken, so figures scatter less")
     parser.add_argument("--only", nargs="+", choices=measures.ALL, help="these measurements only")
     parser.add_argument("--binary", type=pathlib.Path, help="instead of that of `make release`")
     parser.add_argument("--lab", type=pathlib.Path, help="instead of a release build of it")
@@ -99,6 +102,7 @@ def measure_all(args, sizes, binary, lab):
     run = subjects.Subjects(binary)
     found = {"begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
              "machine": machine(), "versions": run.versions(), "sizes": sizes, "subjects": NAMES,
+             "one_core": args.one_core,
              "binary": relative(binary), "binary_bytes": binary.stat().st_size}
     with contextlib.ExitStack() as stack:
         bed = measures.Bed(lab, run, sizes, start_upstreams(stack, lab, sizes))
@@ -117,7 +121,7 @@ def relative(path):
 def write(found, folder):
     """The table to standard output, the table and the raw values to files."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = folder / f"{found['begun'][:10]}-proxy"
+    stem = folder / f"{found['begun'][:10]}-proxy{'-one-core' if found['one_core'] else ''}"
     page = results.page(found)
     stem.with_suffix(".md").write_text(page)
     stem.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
@@ -133,7 +137,10 @@ def main():
     sizes["rounds"] = args.rounds or sizes["rounds"]
     subprocess.run([ROOT / "scripts/apt-need.sh", "nginx=nginx", "haproxy=haproxy"], check=True)
     (TARGET / "bench").mkdir(parents=True, exist_ok=True)
-    found = measure_all(args, sizes, *build(args))
+    binaries = build(args)
+    if args.one_core:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    found = measure_all(args, sizes, *binaries)
     write(found, args.out or (TARGET / "bench" if args.quick else ROOT / "bench-runs"))
 
 

@@ -125,8 +125,9 @@ How it is measured (scripts/bench.py, scripts/bench/):
   divided by the requests or events of the run. Ours reads the tokens and timers of every answer
   besides forwarding it.
 * Each proxy has one worker, keeps at most 64 idle connections to the
-  upstream for 4 s and 90 requests, buffers nothing, sets TCP_NODELAY, and writes a line for each request to a file (the count of lines is checked). nginx's
-  lines are batched (64 KiB, 100 ms) as ours are; haproxy's go to its standard output one by one.
+  upstream for 4 s and 90 requests, buffers nothing, sets TCP_NODELAY, and writes a
+  line for each request to a file (the count of lines is checked). nginx's lines are batched (64 KiB,
+  100 ms) as ours are; haproxy's go to its standard output one by one.
 * Chat and "in step" streams come from the lab's `upstream --instant` and its load generator (closed
   loop). The other streams come from a server that writes the send time into each event, every event
   a write of its own at a random phase; delay is from before that write to the client's read of it,
@@ -140,13 +141,15 @@ How it is measured (scripts/bench.py, scripts/bench/):
 def page(found):
     """The whole report of a run."""
     machine, sizes = found["machine"], found["sizes"]
+    placement = ("Everything ran on one core" if found["one_core"] else
+                 "The scheduler placed what ran; a wake-up of an idle core is in the CPU figures")
     loads = ", ".join(one["load_average"].split()[0] for one in found["rounds"])
     versions = "; ".join(f"{name}: {text}" for name, text in found["versions"].items())
     parts = [
         f"# The proxy beside its peers, {found['begun'][:10]}",
-        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}. Load average "
-        f"(1 min) at the start of each of the {len(found['rounds'])} rounds: {loads}. {versions}. "
-        f"Sizes: {', '.join(f'{key} {value}' for key, value in sizes.items())}.",
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}. {placement}. "
+        f"Load average (1 min) at the start of each of the {len(found['rounds'])} rounds: {loads}. "
+        f"{versions}. Sizes: {', '.join(f'{key} {value}' for key, value in sizes.items())}.",
         table([one["measures"] for one in found["rounds"]], found["subjects"]),
         f"Binary: {found['binary_bytes']:,} bytes ({found['binary']}; at most 8,388,608).", HOW]
     if "litellm" in found:

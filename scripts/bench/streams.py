@@ -1,8 +1,9 @@
 """A stream server whose events carry their send time, and the client that reads the delays.
 
 Usage: streams.py serve PORT; streams.py read PORT STREAMS EVENTS_PER_S SECONDS.
-The client prints `begun` and `ended` around the events, then JSON. Both ends are on one machine, so the monotonic clock is the same. Every event
-is a write of its own at a random phase: no two streams are in step.
+The client prints `begun` and `ended` around the events, then JSON. Both ends are on one machine, so
+the monotonic clock is the same. Every event is a write of its own at a random phase: no two streams
+are in step.
 """
 
 import asyncio
