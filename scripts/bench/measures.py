@@ -53,11 +53,14 @@ class Bed:
         """Delays, and the CPU time of the events without the streams' beginnings and ends."""
         command = ["timeout", str(LOAD_LIMIT_S), sys.executable, str(STREAMS_SCRIPT), "read",
                    *map(str, (running.port, streams, events_per_s, self.sizes["streams_s"]))]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
             client.stdout.readline()
             with Metered(running) as cpu:
                 client.stdout.readline()
-            said = client.stdout.read()
+            said, _ = client.communicate()
+        finally:
+            processes.end(client)
         if client.returncode:
             raise SystemExit("bench: the stream client failed")
         return cpu, json.loads(said)
