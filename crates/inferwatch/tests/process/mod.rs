@@ -59,21 +59,66 @@ pub(crate) fn eventually<T>(what: &str, mut holds: impl FnMut() -> Option<T>) ->
     panic!("never: {what}");
 }
 
+/// The resident memory of a process, KiB: now, and at its highest.
+pub(crate) fn rss_kib(pid: u32) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect(name);
+        let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().expect("a number")
+    };
+    (field("VmRSS:"), field("VmHWM:"))
+}
+
+/// A scripted upstream on a thread of its own; it goes with the test's process.
+pub(crate) fn upstream<H>(answer: H) -> String
+where
+    H: Fn(&inferwatch_lab::observed::Request) -> inferwatch_lab::script::Script
+        + Send
+        + Sync
+        + 'static,
+{
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let options = inferwatch_lab::raw::Options {
+                keep_requests: false,
+                keep_body_bytes: 1 << 20,
+                ..Default::default()
+            };
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let upstream = inferwatch_lab::raw::RawUpstream::start_with(any, options, answer);
+            let upstream = upstream.expect("a port");
+            tell.send(upstream.addr().to_string()).expect("the test waits");
+            std::future::pending::<()>().await;
+        });
+    });
+    told.recv().expect("it started")
+}
+
 /// The real binary in front of an upstream, with its lines in a file.
 pub(crate) struct Proxy {
     pub(crate) process: Process,
     pub(crate) addr: SocketAddr,
-    log: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 impl Proxy {
     pub(crate) fn start(upstream: &str, flags: &[&str]) -> Proxy {
+        Proxy::start_after(":", upstream, flags)
+    }
+
+    /// The same, after a line of shell in its process (`ulimit -n 64`).
+    pub(crate) fn start_after(shell: &str, upstream: &str, flags: &[&str]) -> Proxy {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("inferwatch-lines-{}-{n}.jsonl", std::process::id());
         let log = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&log);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_inferwatch"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{shell}; exec \"$@\""), "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_inferwatch"));
         command.args(["proxy", upstream, "--listen", "127.0.0.1:0", "--log"]).arg(&log).args(flags);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = String::new();
