@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use inferwatch_lab::raw::RawUpstream;
 use inferwatch_proxy::{Config, Limits, OnAbort, Proxy, Served};
-use inferwatch_record::{Line, Recorder, RequestLine, read_lines};
+use inferwatch_record::{Line, Options, Recorder, RequestLine, read_lines};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -67,8 +67,12 @@ impl World {
     }
 
     pub(crate) async fn with(config: Config) -> World {
+        World::with_options(config, Options::default()).await
+    }
+
+    pub(crate) async fn with_options(config: Config, options: Options) -> World {
         let log = Shared::default();
-        let recorder = Recorder::to_writer(log.clone()).unwrap();
+        let recorder = options.to_writer(log.clone()).unwrap();
         let proxy = Proxy::bind(config, recorder.clone()).await.unwrap();
         let addr = proxy.local_addr().unwrap();
         let (stops, told) = mpsc::channel(2);
