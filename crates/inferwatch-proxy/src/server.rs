@@ -158,10 +158,12 @@ async fn serve(tcp: TcpStream, forwarder: Arc<Forwarder>) {
     let mut conn = std::pin::pin!(conn);
     // What goes wrong on a connection has been written into the lines of its requests.
     tokio::select! {
+        biased;
         _ = conn.as_mut() => return,
         () = lifecycle.reached(Stage::Draining) => conn.as_mut().graceful_shutdown(),
     }
     tokio::select! {
+        biased;
         _ = conn.as_mut() => {}
         () = lifecycle.reached(Stage::Cut) => {}
     }
