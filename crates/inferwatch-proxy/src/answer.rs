@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::limits::Permit;
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::observe::BodyEnd;
 use crate::pool::Pool;
 use crate::watch::Guard;
@@ -84,7 +84,7 @@ impl Relay {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                let words = format!("the upstream's answer broke off: {error}");
+                let words = format!("the upstream's answer broke off: {}", link::in_words(&error));
                 self.finish(BodyEnd::Cut, Some(words));
                 self.broken = Some(error);
                 self.poll_broken(cx)

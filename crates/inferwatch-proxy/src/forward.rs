@@ -18,7 +18,7 @@ use crate::headers;
 use crate::io::Traffic;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Admission, Permit, Refused};
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::observe::{Dialect, Observer, RequestHead, RouteKind};
 use crate::pool::Pool;
 use crate::reply;
@@ -67,7 +67,8 @@ impl Refusal {
 
     /// The upstream took the request, or part of it, and went away without a word.
     fn unanswered(error: &hyper::Error) -> Self {
-        let message = format!("the model server closed the connection unanswered: {error}");
+        let why = link::in_words(error);
+        let message = format!("the model server did not answer the request it took: {why}");
         Refusal::new(StatusCode::BAD_GATEWAY, Outcome::UpstreamError, message)
     }
 }

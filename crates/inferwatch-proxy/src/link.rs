@@ -77,6 +77,14 @@ impl Link {
     }
 }
 
+/// An error of hyper with its cause, which says more than it does.
+pub(crate) fn in_words(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 type Answer = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
 /// Waits for the head of an answer.
