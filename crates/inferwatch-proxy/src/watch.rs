@@ -219,8 +219,9 @@ impl Guard {
         let (outcome, status) = {
             let mut line = span.line_mut();
             let outcome = decide(observer, since, &mut line);
+            // The observer counts from the end of the request, which is read after our own door.
             if let Some(waited_ms) = *waited_ms {
-                line.queue_ms = Some(line.queue_ms.unwrap_or(0.0).max(waited_ms));
+                line.queue_ms = Some(line.queue_ms.unwrap_or(0.0) + waited_ms);
             }
             if let Some((bytes_in, bytes_out)) = *tunnelled_bytes {
                 (line.bytes_in, line.bytes_out) = (Some(bytes_in), Some(bytes_out));

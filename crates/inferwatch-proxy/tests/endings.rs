@@ -314,6 +314,34 @@ async fn waiting_too_long_is_shed() {
 }
 
 #[tokio::test]
+async fn both_queues_add_up() {
+    // The server says that it worked for 1 ms of the 150 that it took: the rest was its own queue.
+    let upstream = RawUpstream::start(|_| {
+        let body = r#"{"usage":{"prompt_tokens":3,"completion_tokens":1},"choices":[{"finish_reason":"stop"}],
+            "timings":{"cache_n":0,"prompt_n":3,"prompt_ms":0.5,"predicted_n":1,"predicted_ms":0.5}}"#;
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        Script::new().wait(Duration::from_millis(150)).send(head).send(body)
+    });
+    let upstream = upstream.unwrap();
+    let world = World::with(inferwatch_proxy::Config {
+        limits: limits(1, 5, PATIENCE),
+        ..config(upstream.addr())
+    })
+    .await;
+    let first = world.client(chat()).await;
+    upstream.request(0).await;
+    let second = world.client(chat()).await;
+    (first.rest().await, second.rest().await);
+    let lines = world.requests().await;
+    let queued_ms: Vec<_> = lines.iter().map(|line| line.queue_ms.unwrap()).collect();
+    assert!(queued_ms[0] >= 149.0 && queued_ms[1] >= 149.0 + 100.0, "{queued_ms:?}");
+    assert!(lines.iter().all(|line| line.generate_ms == Some(1.0)), "{lines:?}");
+}
+
+#[tokio::test]
 async fn a_stop_lets_running_requests_finish() {
     let upstream = RawUpstream::start(|_| {
         Script::new().send(STREAM_HEAD).wait(Duration::from_millis(200)).send("0\r\n\r\n")
