@@ -334,7 +334,8 @@ async fn both_queues_add_up() {
     let first = world.client(chat()).await;
     upstream.request(0).await;
     let second = world.client(chat()).await;
-    (first.rest().await, second.rest().await);
+    first.rest().await;
+    second.rest().await;
     let lines = world.requests().await;
     let queued_ms: Vec<_> = lines.iter().map(|line| line.queue_ms.unwrap()).collect();
     assert!(queued_ms[0] >= 149.0 && queued_ms[1] >= 149.0 + 100.0, "{queued_ms:?}");
